@@ -1,0 +1,1 @@
+"""Reinforcement learning in seconds: environments, vectorisation, policies and trainers as plugins."""
