@@ -1,0 +1,79 @@
+"""Every error a person can cause: what was wrong with which value, and one hint with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class PufferError(Exception):
+    """Raised when a person, not the program, can put it right; the command line prints it without a traceback.
+
+    Args:
+        message: What was wrong with which value, and what is allowed.
+        hint: The next thing to do, in a few words.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the hint when the error crosses a process boundary."""
+        return type(self), (str(self), self.hint)
+
+
+class OptionError(PufferError, ValueError):
+    """Raised when an option, a configuration key or a parameter has an unknown name or an illegal value."""
+
+
+class UnknownNameError(PufferError, LookupError):
+    """Raised when no plugin supplies an environment, policy, trainer, logger, backend or sweeper of that name."""
+
+
+class PluginError(PufferError):
+    """Raised when a plugin is broken, or when two of them claim the name that was asked for."""
+
+
+class EnvError(PufferError, ValueError):
+    """Raised when an environment, or a buffer it was given, breaks the environment contract."""
+
+
+class ShapeError(EnvError):
+    """Raised when the sizes of arrays disagree; the text gives all of them."""
+
+
+class UsageError(PufferError, RuntimeError):
+    """Raised when calls come in an order that is not allowed, as `step` before `reset` or any use after `close`."""
+
+
+class RunError(PufferError):
+    """Raised when a run directory or a checkpoint is missing, incomplete, or belongs to something else."""
+
+
+class NonFiniteError(PufferError, ArithmeticError):
+    """Raised when a loss, an observation or a reward is not finite; the text names tensor, environment and step."""
+
+
+class RenderError(PufferError):
+    """Raised when a picture can't be drawn, shown or encoded here."""
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of ``names`` that a person who typed ``name`` most likely meant, or None.
+
+    Case and the choice between ``-`` and ``_`` do not count as a difference.
+    """
+    folded = {_fold(candidate): candidate for candidate in sorted(names, reverse=True)}
+    matches = get_close_matches(_fold(name), folded, n=1, cutoff=0.6)
+    return folded[matches[0]] if matches else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """Return the hint "did you mean `x`?" for the closest of ``names``, or None when nothing is close."""
+    match = closest(name, names)
+    return None if match is None else f"did you mean `{match}`?"
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("_", "-")
