@@ -48,7 +48,12 @@ def _install(session: nox.Session) -> None:
 
 def _c_sources() -> list[str]:
     """Return every C and C++ file that clang-format checks: the plugins' copies of the headers have their master."""
-    patterns = ("puffer_core/include/puffer/*.h", "plugins/*/csrc/*.*", "plugins/*/csrc/envs/*.h", "plugins/*/tests/**/*.c")
+    patterns = (
+        "puffer_core/include/puffer/*.h",
+        "plugins/*/csrc/*.*",
+        "plugins/*/csrc/envs/*.h",
+        "plugins/*/tests/**/*.c",
+    )
     return sorted(str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern))
 
 
@@ -88,7 +93,9 @@ def lint(session: nox.Session) -> None:
     _run(session, "ruff", "check", ".")
     _run(session, "ruff", "format", "--check", ".")
     _run(session, "clang-format", "--dry-run", "--Werror", *_c_sources())
-    _run(session, "codespell", "puffer_core", "plugins", "tests", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+    _run(
+        session, "codespell", "puffer_core", "plugins", "tests", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"
+    )
 
 
 @nox.session
