@@ -1,0 +1,279 @@
+"""Every configuration key: its type, its legal range, its default and one sentence about it.
+
+These dataclasses are the only list of keys. The ini files, the command line, ``puffer config show``, ``docs/options.md``
+and ``default.ini`` are all derived from them. An option has one spelling: ini ``[train] learning_rate``, command line
+``--train.learning-rate``, field ``TrainConfig.learning_rate``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers a key accepts: a closed interval unless ``*_open``; infinity only where not ``finite``."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+    finite: bool = True
+
+
+Auto = Literal["auto"]
+Positive = Annotated[float, Range(0.0, low_open=True)]
+NonNegative = Annotated[float, Range(0.0)]
+Fraction = Annotated[float, Range(0.0, 1.0)]
+Decay = Annotated[float, Range(0.0, 1.0, high_open=True)]
+Limit = Annotated[float, Range(0.0, low_open=True, finite=False)]
+Count = Annotated[int, Range(1)]
+CountOrAuto = Annotated[int | Auto, Range(1)]
+
+
+@dataclass(frozen=True)
+class BaseConfig:
+    """The run as a whole. On the command line these keys carry no section: ``--seed 3``."""
+
+    seed: Annotated[int, Range(0, 2**63 - 1)] = 42
+    """The one seed; those of environments, networks, sampling and evaluation are derived from it."""
+    trainer: str = "auto"
+    """Name of the trainer, or ``auto``: the one of highest priority that supports the job."""
+    runs_dir: str = "runs"
+    """Folder that holds the run directories; the environment variable ``PUFFER_RUNS`` changes the default."""
+    preset: str = ""
+    """Name of the ``[preset.NAME.*]`` overlay to apply on top of the environment's ini; empty for none."""
+    logger: tuple[str, ...] = ()
+    """Names of the loggers that mirror the metrics, separated by commas; ``jsonl`` is always on."""
+    checkpoint_interval: Count = 200
+    """Epochs between two checkpoints; the last epoch always writes one."""
+    eval_episodes: Count = 1000
+    """Episodes played by the evaluation at the end of ``run`` (option ``--episodes``)."""
+
+
+@dataclass(frozen=True)
+class VecConfig:
+    """How environments are stepped together."""
+
+    backend: str = "auto"
+    """Name of the vector backend, or ``auto``: the fastest one that fits."""
+    num_envs: CountOrAuto = "auto"
+    """Environment objects; ``auto`` is 1 for an environment in C, 64 agents' worth for one in Python."""
+    num_workers: CountOrAuto = "auto"
+    """Worker processes of the multiprocessing backend; more than 1 makes ``backend = auto`` choose it."""
+    batch_size: CountOrAuto = "auto"
+    """Environment objects per batch of the multiprocessing backend; a number makes ``backend = auto`` choose it."""
+    num_threads: CountOrAuto = "auto"
+    """Threads that step environments in C; ``auto`` is one per physical core."""
+    zero_copy: bool = True
+    """Hand out contiguous blocks of workers without copying; off is fully asynchronous."""
+    strict: bool = False
+    """Refuse an action outside the action space instead of replacing it."""
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """The network."""
+
+    name: str = "mlp"
+    """Name of the encoder."""
+    core: Literal["none", "mingru"] = "mingru"
+    """What follows the encoder: ``none`` is feed-forward layers, ``mingru`` a recurrent core with highway."""
+    hidden_size: Annotated[int, Range(1, 65536)] = 128
+    """Width of the trunk."""
+    num_layers: Annotated[int, Range(1, 64)] = 2
+    """Layers after the encoder."""
+    activation: Literal["tanh", "gelu"] = "gelu"
+    """Activation of the encoder and of feed-forward layers; the recurrent core has its own."""
+    bias: bool = True
+    """Give encoder and decoder a bias, zero at the start; off is the published form of ``mingru``."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The learning algorithm (PuffeRL)."""
+
+    total_timesteps: Count = 10_000_000
+    """Agent-steps to train for, rounded down to whole rollouts."""
+    device: str = "auto"
+    """Device that learns: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+    horizon: Count = 64
+    """Steps of one rollout per agent; also the length through which gradients flow in time."""
+    minibatch_size: Count = 8192
+    """Transitions per gradient step; a multiple of ``horizon``."""
+    max_minibatch_size: Count = 32768
+    """Transitions that go through the network at once; a larger minibatch accumulates gradients (torch)."""
+    replay_ratio: Positive = 1.0
+    """How often a transition is trained on; a rollout gives floor(ratio x batch / minibatch) gradient steps."""
+    optimizer: Literal["muon", "adam"] = "muon"
+    """``muon`` orthogonalises the update of every matrix; ``adam`` is often better for small problems."""
+    learning_rate: NonNegative = 0.015
+    """Step size at epoch 0; follows a cosine down to ``min_lr_ratio`` of it."""
+    anneal_lr: bool = True
+    """Lower the learning rate along a cosine over the run."""
+    min_lr_ratio: Fraction = 0.0
+    """Where the cosine of the learning rate ends, as a share of ``learning_rate``."""
+    momentum: Decay = 0.95
+    """Momentum of ``muon``."""
+    adam_beta1: Decay = 0.9
+    """Decay of the first moment of ``adam``."""
+    adam_beta2: Decay = 0.999
+    """Decay of the second moment of ``adam``."""
+    adam_eps: Positive = 1e-8
+    """Added to the denominator of ``adam``."""
+    weight_decay: NonNegative = 0.0
+    """Decoupled weight decay: a step multiplies weights by 1 - learning rate x this."""
+    max_grad_norm: Limit = 1.5
+    """Largest global norm of the gradient; ``inf`` does not clip."""
+    gamma: Fraction = 0.995
+    """Discount per step."""
+    gae_lambda: Fraction = 0.9
+    """Bias-variance mix of the advantage estimate."""
+    clip_coef: Limit = 0.2
+    """Half-width of the interval to which the policy ratio is clipped; ``inf`` does not clip."""
+    vf_coef: NonNegative = 2.0
+    """Weight of the value loss."""
+    vf_clip_coef: Limit = 0.2
+    """How far a value may move from the rollout's before its loss is clipped; ``inf`` does not clip."""
+    ent_coef: NonNegative = 0.001
+    """Weight of the entropy bonus at epoch 0."""
+    anneal_ent_coef: bool = False
+    """Lower the entropy bonus along a cosine over the run."""
+    min_ent_coef_ratio: Fraction = 0.1
+    """Where the cosine of the entropy bonus ends, as a share of ``ent_coef``."""
+    vtrace: bool = True
+    """Correct advantages by importance ratios; off takes every ratio as 1."""
+    vtrace_rho_clip: Limit = 1.0
+    """Largest importance ratio on a temporal difference."""
+    vtrace_c_clip: Limit = 1.0
+    """Largest importance ratio on the trace."""
+    prio: bool = True
+    """Draw segments by priority, with replacement; off visits every row once per pass, shuffled."""
+    prio_alpha: NonNegative = 0.8
+    """Exponent of a segment's priority, the sum of its absolute advantages; 0 draws uniformly."""
+    prio_beta0: Fraction = 0.2
+    """Exponent of the weights that correct for priorities at epoch 0; rises over the run."""
+    normalize_advantages: bool = True
+    """Normalise advantages per minibatch over its live steps."""
+    reward_clip: NonNegative = 0.0
+    """Clip rewards to plus or minus this before learning; 0 is off. Logged scores are always raw."""
+    reset_state: bool = False
+    """Zero the recurrent state at the start of every rollout instead of carrying it."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Compute type of the network; losses, values and log-probabilities are always float32."""
+    compile: bool = False
+    """Compile the policy with ``torch.compile`` (torch)."""
+    cpu_offload: bool = False
+    """Keep rollouts in main memory and move each minibatch to the device (torch)."""
+    torch_deterministic: bool = True
+    """Use only deterministic kernels (torch)."""
+    checkpoint_seconds: NonNegative = 0.0
+    """Also write a checkpoint whenever this many seconds have passed; 0 is off."""
+
+
+@dataclass(frozen=True)
+class WrapConfig:
+    """Wrappers applied to the batch, in listed order. No wrapper is built in yet, so every key is refused."""
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """Hyper-parameter search. A range is a section of its own: ``[sweep.train.learning_rate]``."""
+
+    sweeper: str = "protein"
+    """Name of the sweeper."""
+    metric: str = "score"
+    """Metric to improve: a key of the environment's log, without ``env/``."""
+    goal: Literal["maximize", "minimize"] = "maximize"
+    """Whether larger or smaller values of the metric are better."""
+    metric_distribution: Literal["linear", "percentile"] = "linear"
+    """How the metric is scaled before it is modelled."""
+    downsample: Count = 5
+    """Points of a trial's learning curve that are shown to the sweeper."""
+    max_runs: Count = 200
+    """Trials of the sweep."""
+    max_suggestion_cost: Positive = 3600.0
+    """Largest expected cost of a suggested trial, in seconds."""
+
+
+@dataclass(frozen=True)
+class SweepRange:
+    """One searched dimension: ``[sweep.SECTION.KEY]``."""
+
+    distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] = "uniform"
+    """Scale on which values are drawn."""
+    min: float = 0.0
+    """Smallest value."""
+    max: float = 1.0
+    """Largest value."""
+    scale: Annotated[float | Auto, Range(0.0, low_open=True)] = "auto"
+    """Standard deviation of suggestions around the best points."""
+
+
+@dataclass(frozen=True)
+class CommandConfig:
+    """What one call of ``run`` or ``train`` is asked; never saved with the run, so never restored by ``--resume``."""
+
+    config: str = ""
+    """Path of an ini file whose values override those of the environment."""
+    resume: str = ""
+    """Run to go on with, in its own directory: a path, an id or ``latest``."""
+    stop_at: Annotated[int | None, Range(1), "train.stop_at"] = None
+    """End after this many agent-steps, schedules untouched, to be resumed later (``--train.stop-at``)."""
+    stop_at_score: Annotated[float | None, "train.stop_at_score"] = None
+    """End when the mean score of the last 100 or more logged episodes reaches this (``--train.stop-at-score``)."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value came from.
+
+    Attributes:
+        kind: In order of precedence: default, family ini, environment ini, preset overlay, ``--config`` file, option of
+            the command line, edited from Python.
+        where: ``path:line`` for files, the option as typed for options, else empty.
+    """
+
+    kind: Literal["default", "family", "env", "preset", "file", "option", "edited"] = "default"
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.where}".rstrip()
+
+
+@dataclass(frozen=True)
+class Config:
+    """A resolved configuration.
+
+    Attributes:
+        env: Parameters of the environment; holds ``num_envs`` (a number or ``auto``) for environments in C.
+        wrap: Wrappers in the order in which they are applied.
+        ranges: Searched dimensions, ``train.learning_rate`` -> range.
+        plugins: Options of policies, loggers and sweepers, by name: instances of the dataclasses their specs name.
+        origins: Dotted key (``train.gamma``; base keys bare, ``seed``) -> where its value came from.
+    """
+
+    base: BaseConfig = field(default_factory=BaseConfig)
+    vec: VecConfig = field(default_factory=VecConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    env: Mapping[str, object] = field(default_factory=dict)
+    wrap: Mapping[str, object] = field(default_factory=dict)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+    ranges: Mapping[str, SweepRange] = field(default_factory=dict)
+    plugins: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "base": BaseConfig,
+    "vec": VecConfig,
+    "policy": PolicyConfig,
+    "train": TrainConfig,
+    "wrap": WrapConfig,
+    "sweep": SweepConfig,
+}
+"""Sections with a fixed list of keys; ``env`` is the environment's own."""
