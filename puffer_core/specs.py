@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from puffer_core.config import Config
@@ -37,7 +37,9 @@ class PluginInfo:
 
 @dataclass(frozen=True)
 class Spec:
-    """What all specs share."""
+    """What all specs share: a name, and fields that name callables."""
+
+    _targets: ClassVar[tuple[str, ...]] = ()
 
     name: str
     plugin: PluginInfo | None = field(default=None, kw_only=True, compare=False)
@@ -45,6 +47,10 @@ class Spec:
 
     def __post_init__(self) -> None:
         _check_name(self, "name", self.name, _PLAIN)
+        for label in self._targets:
+            _check_target(self, label)
+        if not isinstance(getattr(self, "priority", 0), int):
+            raise ValueError(f"{type(self).__name__} {self.name!r}: priority is not an integer")
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class EnvSpec(Spec):
         for label in ("make", "table", "list"):
             _check_target(self, label)
         for label in ("aliases", "limits"):
-            _check_tuple(self, label)
+            _check_strings(self, label)
         for alias in self.aliases:
             _check_name(self, "alias", alias, _ENV)
         if self.params is None:
@@ -108,72 +114,57 @@ class EnvSpec(Spec):
 class BackendSpec(Spec):
     """A way to run many environments: `make` opens a vector.
 
-    `supports` answers None, or the reason why it can't run a job; ``auto`` takes the highest `priority` that supports it.
+    ``supports(job)`` answers None, or why it can't run that job; ``auto`` takes the highest `priority` that can.
     """
+
+    _targets = ("make", "supports", "options")
 
     make: str
     priority: int = 0
     supports: str | None = None
     options: str | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for label in ("make", "supports", "options"):
-            _check_target(self, label)
-
 
 @dataclass(frozen=True)
 class PolicySpec(Spec):
     """An encoder, chosen with ``--policy.name``; recurrent cores and action heads are built by the core."""
 
+    _targets = ("encoder", "options")
+
     encoder: str
     options: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for label in ("encoder", "options"):
-            _check_target(self, label)
 
 
 @dataclass(frozen=True)
 class TrainerSpec(Spec):
     """A trainer: ``supports(job)`` answers None or why not, ``make(job, plan)`` opens the vector and builds it."""
 
+    _targets = ("supports", "make", "options")
+
     priority: int
     supports: str
     make: str
     options: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for label in ("supports", "make", "options"):
-            _check_target(self, label)
 
 
 @dataclass(frozen=True)
 class LoggerSpec(Spec):
     """A place metrics are mirrored to: ``make(run)`` gives an object with ``log(step, metrics)`` and ``close()``."""
 
+    _targets = ("make", "options")
+
     make: str
     options: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for label in ("make", "options"):
-            _check_target(self, label)
 
 
 @dataclass(frozen=True)
 class SweeperSpec(Spec):
     """A search: an object with ``suggest()`` and ``observe(params, score, cost, failed)``."""
 
+    _targets = ("make", "options")
+
     make: str
     options: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for label in ("make", "options"):
-            _check_target(self, label)
 
 
 @dataclass(frozen=True)
@@ -210,13 +201,14 @@ def _check_name(spec: object, label: str, value: object, pattern: re.Pattern[str
 
 def _check_target(spec: Spec, label: str) -> None:
     value = getattr(spec, label)
-    if value is not None and not (isinstance(value, str) and _TARGET.fullmatch(value)):
+    is_optional = spec.__dataclass_fields__[label].default is None
+    if not (isinstance(value, str) and _TARGET.fullmatch(value)) and not (value is None and is_optional):
         raise ValueError(
             f"{type(spec).__name__} {spec.name!r}: {label}={value!r} is not of the form 'module:attribute'"
         )
 
 
-def _check_tuple(spec: Spec, label: str) -> None:
+def _check_strings(spec: Spec, label: str) -> None:
     value = getattr(spec, label)
     if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"{type(spec).__name__} {spec.name!r}: {label}={value!r} is not a tuple of strings")
