@@ -32,7 +32,7 @@ class PluginInfo:
     version: str
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version}"
+        return f"{self.name} {self.version}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,39 @@
+"""The core's own hook implementations: the core is its own first plugin, and works with no other."""
+
+from __future__ import annotations
+
+from puffer_core.hookspecs import hookimpl
+from puffer_core.specs import BackendSpec, LoggerSpec, PolicySpec, TrainerSpec
+
+puffer_api = 1
+
+
+@hookimpl
+def puffer_vector_backends() -> list[BackendSpec]:
+    """Environments one after the other, and C environments on threads; both in this process."""
+    return [
+        BackendSpec("serial", make="puffer_core.vector:Serial"),
+        BackendSpec(
+            "native", make="puffer_core.vector:Native", priority=10, supports="puffer_core.vector:native_supports"
+        ),
+    ]
+
+
+@hookimpl
+def puffer_policies() -> list[PolicySpec]:
+    """A multi-layer perceptron for every observation that is a flat row of numbers."""
+    return [PolicySpec("mlp", encoder="puffer_core.policies.encoders:MLPEncoder")]
+
+
+@hookimpl
+def puffer_trainers() -> list[TrainerSpec]:
+    """PuffeRL in torch: any policy, any device."""
+    return [
+        TrainerSpec("torch", priority=0, supports="puffer_core.rl.job:supports", make="puffer_core.rl.job:make"),
+    ]
+
+
+@hookimpl
+def puffer_loggers() -> list[LoggerSpec]:
+    """The run directory's own ``metrics.jsonl``, always on."""
+    return [LoggerSpec("jsonl", make="puffer_core.loggers.jsonl:JsonlLogger")]
