@@ -7,6 +7,9 @@
 #define PUFFER_ENVS(X) \
     X(memory) \
     X(squared) \
+    X(continuous) \
+    X(breakout) \
+    X(cartpole) \
 
 // clang-format on
 

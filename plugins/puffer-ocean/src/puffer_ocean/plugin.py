@@ -12,6 +12,9 @@ puffer_api = 1
 NAMES = (
     "memory",
     "squared",
+    "continuous",
+    "breakout",
+    "cartpole",
 )
 """The rows of ``csrc/env_table.h``, in its order; a test compares them."""
 
