@@ -1,8 +1,8 @@
 """Every configuration key: its type, its legal range, its default and one sentence about it.
 
-These dataclasses are the only list of keys. The ini files, the command line, ``puffer config show``, ``docs/options.md``
-and ``default.ini`` are all derived from them. An option has one spelling: ini ``[train] learning_rate``, command line
-``--train.learning-rate``, field ``TrainConfig.learning_rate``.
+These dataclasses are the only list of keys. The ini files, the command line, ``puffer config show``, ``default.ini``
+and ``docs/options.md`` are all derived from them. An option has one spelling: ini ``[train] learning_rate``, command
+line ``--train.learning-rate``, field ``TrainConfig.learning_rate``.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ class Range:
     finite: bool = True
 
 
+INT64_MAX = 2**63 - 1
 Auto = Literal["auto"]
 Positive = Annotated[float, Range(0.0, low_open=True)]
 NonNegative = Annotated[float, Range(0.0)]
 Fraction = Annotated[float, Range(0.0, 1.0)]
 Decay = Annotated[float, Range(0.0, 1.0, high_open=True)]
 Limit = Annotated[float, Range(0.0, low_open=True, finite=False)]
-Count = Annotated[int, Range(1)]
-CountOrAuto = Annotated[int | Auto, Range(1)]
+Count = Annotated[int, Range(1, INT64_MAX)]
+CountOrAuto = Annotated[int | Auto, Range(1, INT64_MAX)]
 
 
 @dataclass(frozen=True)
 class BaseConfig:
     """The run as a whole. On the command line these keys carry no section: ``--seed 3``."""
 
-    seed: Annotated[int, Range(0, 2**63 - 1)] = 42
+    seed: Annotated[int, Range(0, INT64_MAX)] = 42
     """The one seed; those of environments, networks, sampling and evaluation are derived from it."""
     trainer: str = "auto"
     """Name of the trainer, or ``auto``: the one of highest priority that supports the job."""
@@ -221,10 +222,13 @@ class CommandConfig:
     """Path of an ini file whose values override those of the environment."""
     resume: str = ""
     """Run to go on with, in its own directory: a path, an id or ``latest``."""
-    stop_at: Annotated[int | None, Range(1), "train.stop_at"] = None
+    stop_at: Annotated[int | None, Range(1, INT64_MAX)] = None
     """End after this many agent-steps, schedules untouched, to be resumed later (``--train.stop-at``)."""
-    stop_at_score: Annotated[float | None, "train.stop_at_score"] = None
+    stop_at_score: float | None = None
     """End when the mean score of the last 100 or more logged episodes reaches this (``--train.stop-at-score``)."""
+
+
+OriginKind = Literal["default", "family", "env", "preset", "file", "option", "edited"]
 
 
 @dataclass(frozen=True)
@@ -237,7 +241,7 @@ class Origin:
         where: ``path:line`` for files, the option as typed for options, else empty.
     """
 
-    kind: Literal["default", "family", "env", "preset", "file", "option", "edited"] = "default"
+    kind: OriginKind = "default"
     where: str = ""
 
     def __str__(self) -> str:
