@@ -1,0 +1,74 @@
+"""Plugins for tests: distributions written into a temporary folder on the path, found like any installed one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+
+class Site:
+    """A folder like site-packages. `add` writes a distribution into it; `run` starts `puffer` with it on the path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(
+        self,
+        distribution: str,
+        *,
+        version: str = "1.0",
+        plugins: Mapping[str, str] | None = None,
+        commands: Mapping[str, str] | None = None,
+        modules: Mapping[str, str] | None = None,
+    ) -> None:
+        info = self.path / f"{distribution.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+        groups = {"puffer": plugins or {}, "puffer.commands": commands or {}}
+        lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in rows.items()) for group, rows in groups.items()]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        for module, source in (modules or {}).items():
+            (self.path / f"{module}.py").write_text(dedent(source))
+
+    def plugin(self, name: str, source: str, *, distribution: str | None = None, api: str = "puffer_api = 1") -> None:
+        """Add a distribution with one plugin of one module; the source comes after the usual imports."""
+        distribution = distribution or f"puffer-{name}"
+        module = f"{distribution.replace('-', '_')}_entry"
+        head = f"from puffer_core.hookspecs import hookimpl\nfrom puffer_core.specs import *\n{api}\n"
+        self.add(distribution, plugins={name: module}, modules={module: head + dedent(source)})
+
+    def toy(self) -> None:
+        """Add the well-behaved third-party plugin of `toy_plugin/`."""
+        self.add("puffer-toy", plugins={"toy": "puffer_toy.plugin"}, commands={"toy": "puffer_toy.commands:toy"})
+        shutil.copytree(Path(__file__).parent / "toy_plugin" / "puffer_toy", self.path / "puffer_toy")
+
+    def run(self, *args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "puffer_core", *args],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=cwd or self.path,
+            env={**os.environ, "PYTHONPATH": str(self.path), "OMP_NUM_THREADS": "1", **env},
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    path = tmp_path / "site"
+    path.mkdir()
+    monkeypatch.delenv("PUFFER_PLUGINS", raising=False)
+    monkeypatch.delenv("PUFFER_RAISE_PLUGIN_ERRORS", raising=False)
+    monkeypatch.syspath_prepend(str(path))
+    before = set(sys.modules)
+    yield Site(path)
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(path)):
+            del sys.modules[name]
