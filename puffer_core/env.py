@@ -1,0 +1,273 @@
+"""The environment contract: `PufferEnv`, its arrays, and the rules for arrays that somebody else owns.
+
+An environment holds ``num_agents`` rows. It reads `actions` and writes everything else in place, in arrays that a
+vector may have passed in as ``buf``. Resets happen in the same step: rewards and flags belong to the step that ended,
+observations already to the next episode, and the last observation of the ended one is in its row of
+`final_observations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+from puffer_core.errors import EnvError, OptionError, RenderError
+
+Array: TypeAlias = npt.NDArray[Any]
+Space: TypeAlias = gymnasium.Space[Any]
+Layout: TypeAlias = dict[str, tuple[tuple[int, ...], npt.DTypeLike]]
+Step: TypeAlias = tuple[Array, Array, Array, Array, list[dict[str, Any]]]
+
+REQUIRED = ("observations", "actions", "rewards", "terminals", "truncations")
+OPTIONAL = ("masks", "final_observations", "action_mask", "log", "logged")
+BUFFERS = REQUIRED + OPTIONAL
+ALIGNMENT = 64
+
+
+class PufferEnv:
+    """The base of every environment.
+
+    A subclass sets `single_observation_space` (a Box), `single_action_space` (Discrete, MultiDiscrete or Box) and
+    `num_agents`, and calls ``super().__init__(buf)`` before or after that; it then implements `reset` and `step`.
+
+    Attributes:
+        observations: (N, ...) in the dtype of the observation space.
+        actions: (N,) int32 for Discrete, (N, K) int32 for MultiDiscrete, (N, D) float32 for Box.
+        rewards: (N,) float32.
+        terminals, truncations: (N,) bool, of the step that was just taken; never both for one agent.
+        masks: (N,) bool, whether an agent is there now.
+        final_observations: Like `observations`; the row of an agent that ended holds its last observation.
+        action_mask: (N, sum of head sizes) uint8, 1 where legal; None unless `has_action_mask`.
+        log, logged: (N, F) float32 and (N,) bool: the values of the episode that ended in a row, and whether one did.
+            None without `log_fields`.
+        log_fields: Names of the F values.
+        num_envs: Instances in this object: 1 unless it is a C environment.
+    """
+
+    single_observation_space: Space
+    single_action_space: Space
+    num_agents: int
+
+    observations: Array
+    actions: Array
+    rewards: npt.NDArray[np.float32]
+    terminals: npt.NDArray[np.bool_]
+    truncations: npt.NDArray[np.bool_]
+    masks: npt.NDArray[np.bool_]
+    final_observations: Array
+    action_mask: npt.NDArray[np.uint8] | None
+    log: npt.NDArray[np.float32] | None
+    logged: npt.NDArray[np.bool_] | None
+
+    log_fields: tuple[str, ...] = ()
+    has_action_mask: bool = False
+    num_envs: int = 1
+
+    def __init__(self, buf: Mapping[str, Array] | None = None) -> None:
+        self._given = buf
+        if _has_spaces(self):
+            self._bind()
+
+    def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[dict[str, Any]]]:
+        """Start a new episode for every agent; return observations and infos.
+
+        Args:
+            seed: Seeds the generators anew; None lets them go on.
+            index: Instances before this object, over all workers and ranks: equal seeds must give unequal instances.
+        """
+        raise NotImplementedError
+
+    def step(self, actions: Array) -> Step:
+        """Advance every agent by one step; return observations, rewards, terminals, truncations and infos.
+
+        The four arrays are the environment's own, written in place; infos is a list of dicts, empty on most steps.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Free what the environment holds; calling it twice is allowed."""
+
+    def render(self) -> Any:
+        """Return a picture, (H, W, 3) uint8, or a text."""
+        raise RenderError(f"{type(self).__name__} does not render")
+
+    def set_params(self, **values: Any) -> None:
+        """Change parameters while running; each instance adopts them at its next reset."""
+        raise OptionError(f"{type(self).__name__} has no parameters that change while running: {', '.join(values)}")
+
+    def save(self) -> bytes | None:
+        """Return the whole state, or None where it can't be saved."""
+        return None
+
+    def load(self, blob: bytes) -> None:
+        """Restore what `save` returned and write its observations."""
+        raise EnvError(f"{type(self).__name__} can't restore a state")
+
+    @property
+    def num_instances(self) -> int:
+        """How many instances `index` of the next object has to count."""
+        return self.num_envs
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the arrays, and the joint spaces, when they are first asked for and the spaces are known."""
+        if name in BUFFERS and _has_spaces(self):
+            self._bind()
+            return self.__dict__[name]
+        if name in ("observation_space", "action_space") and _has_spaces(self):
+            return joint_space(getattr(self, f"single_{name}"), self.num_agents)
+        msg = f"{type(self).__name__} has no attribute `{name}`"
+        if name in BUFFERS:
+            msg += ": set single_observation_space, single_action_space and num_agents before it is used"
+        raise AttributeError(msg)
+
+    def _bind(self, buf: Mapping[str, Array] | None = None) -> None:
+        """Check the spaces and take the arrays given, or those of the constructor, or new ones."""
+        check_spaces(self)
+        buf = self.__dict__.get("_given") if buf is None else buf
+        for name, array in take_buffers(layout_of(self), buf, type(self).__name__).items():
+            setattr(self, name, array)
+
+
+def check_spaces(env: PufferEnv) -> None:
+    """Check what an environment declares; what a vector does when it first opens one.
+
+    Raises:
+        EnvError: The text names the class, the attribute and what is allowed.
+    """
+    kind = type(env).__name__
+    for name in ("single_observation_space", "single_action_space", "num_agents"):
+        if not hasattr(env, name):
+            raise EnvError(f"{kind} does not set `{name}`")
+    if not isinstance(env.num_agents, int | np.integer) or env.num_agents < 1:
+        raise EnvError(f"{kind}: num_agents={env.num_agents!r} is not an integer of at least 1")
+    observation, action = env.single_observation_space, env.single_action_space
+    if not isinstance(observation, Box):
+        raise EnvError(
+            f"{kind}: single_observation_space is {observation}, not a Box", hint="`emulate` flattens others"
+        )
+    legal = (
+        isinstance(action, Box)
+        or (isinstance(action, Discrete) and action.start == 0)
+        or (isinstance(action, MultiDiscrete) and action.nvec.ndim == 1 and not np.any(action.start))
+    )
+    if not legal:
+        raise EnvError(f"{kind}: single_action_space is {action}, not a Discrete or MultiDiscrete from 0, or a Box")
+
+
+def action_width(space: Space) -> int:
+    """Return the bytes of one row of the action mask, the sum of the head sizes; 0 for a Box."""
+    if isinstance(space, Discrete):
+        return int(space.n)
+    return int(space.nvec.sum()) if isinstance(space, MultiDiscrete) else 0
+
+
+def joint_space(space: Space, agents: int) -> Space:
+    """Return the space of all agents' rows together."""
+    if isinstance(space, Discrete):
+        return MultiDiscrete(np.full(agents, space.n))
+    if isinstance(space, MultiDiscrete):
+        return Box(0, np.tile(space.nvec - 1, (agents, 1)), dtype=np.int32)
+    if isinstance(space, Box):
+        low, high = (np.broadcast_to(bound, (agents, *space.shape)) for bound in (space.low, space.high))
+        return Box(low, high, dtype=space.dtype.type)
+    raise EnvError(f"there is no joint space of {space}")
+
+
+def layout_of(env: PufferEnv, rows: int | None = None) -> Layout:
+    """Return the shape and dtype of each array of ``env``, or of as many rows of its kind as given."""
+    observation, action = env.single_observation_space, env.single_action_space
+    assert observation.shape is not None
+    assert observation.dtype is not None
+    rows = int(env.num_agents) if rows is None else rows
+    observations = (rows, *observation.shape), observation.dtype
+    layout: Layout = {
+        "observations": observations,
+        "actions": ((rows, *(action.shape or ())), np.float32 if isinstance(action, Box) else np.int32),
+        "rewards": ((rows,), np.float32),
+        "terminals": ((rows,), np.bool_),
+        "truncations": ((rows,), np.bool_),
+        "masks": ((rows,), np.bool_),
+        "final_observations": observations,
+    }
+    if env.has_action_mask:
+        layout["action_mask"] = ((rows, action_width(action)), np.uint8)
+    if env.log_fields:
+        layout["log"] = ((rows, len(env.log_fields)), np.float32)
+        layout["logged"] = ((rows,), np.bool_)
+    return layout
+
+
+def allocate(layout: Layout) -> dict[str, Array]:
+    """Return new arrays, zeroed and aligned to cache lines; every agent present, every action legal."""
+    arrays = {name: _aligned(shape, np.dtype(dtype)) for name, (shape, dtype) in layout.items()}
+    for name in ("masks", "action_mask"):
+        if name in arrays:
+            arrays[name].fill(1)
+    return arrays
+
+
+def take_buffers(layout: Layout, buf: Mapping[str, Array] | None, owner: str) -> dict[str, Array | None]:
+    """Return the arrays to use: those given, checked, and new ones for optional ones that are not.
+
+    Raises:
+        EnvError: If one is missing, unknown, or has the wrong dtype, shape, strides or alignment, or is read-only.
+    """
+    buf = {} if buf is None else buf
+    for name in buf:
+        if name not in layout:
+            raise EnvError(f"{owner} has no buffer `{name}`: it uses {', '.join(layout)}")
+    missing = [name for name in REQUIRED if buf and name not in buf]
+    if missing:
+        raise EnvError(f"{owner}: buf lacks {', '.join(missing)}; required are {', '.join(REQUIRED)}")
+    arrays: dict[str, Array | None] = dict.fromkeys(BUFFERS)
+    arrays |= allocate({name: entry for name, entry in layout.items() if name not in buf})
+    for name, array in buf.items():
+        shape, dtype = layout[name]
+        _check_buffer(f"{owner}: buf[{name!r}]", array, shape, np.dtype(dtype))
+        arrays[name] = array
+    for name in ("masks", "action_mask"):
+        if name in buf:
+            buf[name].fill(1)
+    return arrays
+
+
+def _check_buffer(what: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    if not isinstance(array, np.ndarray):
+        raise EnvError(f"{what} is no array but {type(array).__name__}")
+    if array.dtype != dtype:
+        raise EnvError(f"{what} has dtype {array.dtype}, not {dtype}")
+    if array.shape != shape:
+        raise EnvError(f"{what} has shape {array.shape}, not {shape}")
+    if not array.flags.c_contiguous:
+        raise EnvError(f"{what} is not contiguous: its strides are {array.strides}")
+    if not array.flags.writeable:
+        raise EnvError(f"{what} is not writable")
+    needed = min(4, dtype.itemsize)
+    if array.ctypes.data % needed:
+        raise EnvError(f"{what} is not aligned to {needed} bytes")
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    block = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % ALIGNMENT
+    return block[start : start + size].view(dtype).reshape(shape)
+
+
+def _has_spaces(env: PufferEnv) -> bool:
+    """Return whether the three attributes are set, by the class or the instance."""
+    return all(
+        name in env.__dict__ or hasattr(type(env), name)
+        for name in ("single_observation_space", "single_action_space", "num_agents")
+    )
