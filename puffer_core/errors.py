@@ -64,18 +64,19 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
     Case and the choice between ``-`` and ``_`` do not count as a difference.
     """
-    return next(iter(_matches(name, names, 1)), None)
+    return next(iter(closest_names(name, names, 1)), None)
 
 
-def did_you_mean(name: str, names: Iterable[str], count: int = 1) -> str | None:
-    """Return the hint "did you mean `x`?" for up to ``count`` close ``names``, or None when nothing is close."""
-    matches = _matches(name, names, count)
-    return f"did you mean {' or '.join(f'`{match}`' for match in matches)}?" if matches else None
-
-
-def _matches(name: str, names: Iterable[str], count: int) -> list[str]:
+def closest_names(name: str, names: Iterable[str], count: int) -> list[str]:
+    """Return up to ``count`` of ``names`` that are close to ``name``, best first."""
     folded = {_fold(candidate): candidate for candidate in sorted(names, reverse=True)}
     return [folded[match] for match in get_close_matches(_fold(name), folded, n=count, cutoff=0.6)]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """Return the hint "did you mean `x`?" for the closest of ``names``, or None when nothing is close."""
+    match = closest(name, names)
+    return None if match is None else f"did you mean `{match}`?"
 
 
 def _fold(name: str) -> str:

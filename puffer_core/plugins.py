@@ -208,7 +208,7 @@ class PluginManager:
             elif entry.name == CORE:
                 plugin.fail("conflict", f"the name `{CORE}` is taken by the core")
             elif others:
-                names = " and ".join([str(distribution), *others])
+                names = " and ".join(sorted([str(distribution), *others]))
                 plugin.fail("conflict", f"the name `{entry.name}` is taken twice: by {names}")
             found.append((plugin, entry))
         return found

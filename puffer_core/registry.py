@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from puffer_core.errors import PluginError, PufferError, UnknownNameError, did_you_mean
+from puffer_core.errors import PluginError, PufferError, UnknownNameError, closest_names, did_you_mean
 from puffer_core.specs import EnvSpec, PluginInfo, Spec
 
 CORE = "core"
@@ -138,12 +138,19 @@ class Registry(Generic[S]):
             raise PluginError(f"{self.noun} `{name}` is claimed twice: by {claims}", hint=hint)
 
     def _unknown(self, name: str) -> PufferError:
+        reasons = self._reasons(name)
+        hint = did_you_mean(name, self.names())
+        if hint is None:
+            hint = "`puffer plugins` gives the reasons" if reasons else f"choose from: {', '.join(self.names())}"
+        return UnknownNameError("; ".join([f"unknown {self.noun} `{name}`", *reasons]), hint=hint)
+
+    def _reasons(self, name: str) -> list[str]:
+        """Say why the plugins that may have supplied a name did not."""
         key = self._key(name)
         lost = [plugin for plugin in self._plugins() if not plugin.is_loaded and self._could_supply(plugin, key)]
-        message = "; ".join([f"unknown {self.noun} `{name}`", *map(str, lost)])
-        hint = did_you_mean(name, self.names()) or ("`puffer plugins` lists what is installed" if lost else None)
-        known = ", ".join(self.names())
-        return UnknownNameError(message, hint=hint or f"choose from: {known}")
+        broken = [str(plugin) for plugin in lost if plugin.state in ("broken", "conflict")]
+        left_out = sorted({plugin.info.name for plugin in lost if plugin.state in ("blocked", "missing")})
+        return [*broken, *([f"not loaded: {', '.join(left_out)}"] if left_out else [])]
 
     def _could_supply(self, plugin: Plugin, key: str) -> bool:
         if self.kind not in plugin.supplied:
@@ -213,23 +220,32 @@ class EnvRegistry(Registry[EnvSpec]):
     def _unknown(self, name: str) -> PufferError:
         family, rest = split(name)
         suppliers = sorted({str(spec.plugin) for spec in self.specs() if spec.family.lower() == family})
-        if suppliers:
-            message = f"unknown environment `{name}`: the family `{family}` comes from plugin {', '.join(suppliers)}"
-            return UnknownNameError(message, hint=self._closest(name) or f"`puffer envs {family}/` lists it")
         package = self._missing_package(family, rest)
-        if package:
-            message = f"unknown environment `{name}`: it comes with {package}, which is not installed"
-            return UnknownNameError(message, hint=f"pip install {package}")
-        error = super()._unknown(name)
-        error.hint = self._closest(name) or "`puffer envs` lists the names"
-        return error
+        parts = [f"unknown environment `{name}`"]
+        if suppliers:
+            parts[0] += f": the family `{family}` comes from plugin {', '.join(suppliers)}"
+            hint = self._closest(name, family) or f"`puffer envs {family}/` lists it"
+        elif package:
+            parts = [f"{parts[0]}: it comes with {package}, which is not installed", *self._reasons(name)]
+            hint = f"pip install {package}"
+        else:
+            parts += self._reasons(name)
+            hint = self._closest(name, "") or "`puffer envs` lists the names, `puffer plugins` what supplies them"
+        return UnknownNameError("; ".join(parts), hint=hint)
 
-    def _closest(self, name: str) -> str | None:
-        """Hint at the closest names, in the form they were typed: a bare name is compared with bare names."""
-        known = [name for spec in self.specs() if not spec.is_family for name in (spec.name, *spec.aliases)]
-        if self._missing_package("ocean", ""):
-            known += OCEAN_NAMES
-        return did_you_mean(name, known, count=3)
+    def _closest(self, name: str, family: str) -> str | None:
+        """Hint at the closest names: within a family by what comes after it, else each environment by its shortest."""
+        head, rest = split(name)
+        specs = [spec for spec in self.specs() if not spec.is_family]
+        if family:
+            known = {spec.name.partition("/")[2]: spec.name for spec in specs if spec.family.lower() == family}
+        else:
+            shortest = [min(spec.name, *spec.aliases, key=len) if spec.aliases else spec.name for spec in specs]
+            ours = OCEAN_NAMES if self._missing_package("ocean", "") else ()
+            known = {name: name for name in (*ours, *shortest)}
+        typed = rest if family or head == "puffer" else name
+        matches = [f"`{known[match]}`" for match in closest_names(typed, known, 3)]
+        return f"did you mean {' or '.join(matches)}?" if matches else None
 
     def _could_supply(self, plugin: Plugin, key: str) -> bool:
         family = key.partition("/")[0]

@@ -9,8 +9,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
+
+from puffer_core.plugins import PluginManager
 
 
 class Site:
@@ -18,6 +21,7 @@ class Site:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.names: set[str] = set()
 
     def add(
         self,
@@ -28,6 +32,7 @@ class Site:
         commands: Mapping[str, str] | None = None,
         modules: Mapping[str, str] | None = None,
     ) -> None:
+        self.names |= (plugins or {}).keys()
         info = self.path / f"{distribution.replace('-', '_')}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
@@ -48,6 +53,10 @@ class Site:
         """Add the well-behaved third-party plugin of `toy_plugin/`."""
         self.add("puffer-toy", plugins={"toy": "puffer_toy.plugin"}, commands={"toy": "puffer_toy.commands:toy"})
         shutil.copytree(Path(__file__).parent / "toy_plugin" / "puffer_toy", self.path / "puffer_toy")
+
+    def manager(self, **settings: Any) -> PluginManager:
+        """Return a manager that loads the plugins of this site only."""
+        return PluginManager(**{"select": self.names, **settings})
 
     def run(self, *args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from puffer_core import errors
-from puffer_core.errors import OptionError, PufferError, closest, did_you_mean
+from puffer_core.errors import OptionError, PufferError, closest, closest_names, did_you_mean
 
 SUBCLASSES = [
     value
@@ -65,8 +65,11 @@ def test_closest_finds_what_was_meant(name: str, names: list[str], expected: str
     assert closest(name, names) == expected
 
 
-def test_did_you_mean_gives_up_to_count_names_best_first() -> None:
+def test_did_you_mean_is_a_hint_or_nothing() -> None:
     names = ["ocean/breakout", "ocean/breakin", "ocean/snake"]
     assert did_you_mean("ocean/breakot", names) == "did you mean `ocean/breakout`?"
-    assert did_you_mean("ocean/breakot", names, count=2) == "did you mean `ocean/breakout` or `ocean/breakin`?"
     assert did_you_mean("zzz", names) is None
+
+
+def test_closest_names_are_given_best_first() -> None:
+    assert closest_names("breakot", ["breakin", "snake", "breakout"], 2) == ["breakout", "breakin"]
