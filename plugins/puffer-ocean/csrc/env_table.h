@@ -9,7 +9,10 @@
     X(squared) \
     X(continuous) \
     X(breakout) \
+    X(snake) \
+    X(connect4) \
     X(cartpole) \
+    X(target) \
 
 // clang-format on
 

@@ -14,7 +14,10 @@ NAMES = (
     "squared",
     "continuous",
     "breakout",
+    "snake",
+    "connect4",
     "cartpole",
+    "target",
 )
 """The rows of ``csrc/env_table.h``, in its order; a test compares them."""
 
