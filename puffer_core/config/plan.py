@@ -233,9 +233,8 @@ def _problem(ask: _Ask) -> str | None:
     if made == 0:
         return f"{_named(ask, 'total')} is less than one rollout, {ask.rollout}: {size}"
     if "total" in ask.fixed and ask.loss > TOLERANCE:
-        return (
-            f"{_named(ask, 'total')} is {ask.loss:.0%} more than whole rollouts of {ask.rollout} ({size}) make: {made}"
-        )
+        rollouts = f"whole rollouts of {ask.rollout} ({size})"
+        return f"{_named(ask, 'total')} can't be met: {rollouts} make {made}, {ask.loss:.0%} less"
     minibatch = _minibatch(ask)
     if "minibatch" in ask.fixed and abs(minibatch - ask.minibatch) > TOLERANCE * ask.minibatch:
         if ask.minibatch > ask.batch:
@@ -290,7 +289,7 @@ def _candidates(ask: _Ask) -> dict[str, list[Any]]:
         "inner": [size // (per_env * ask.outer) for size in shares] + [-(-least_batch // (per_env * ask.outer))],
         "outer": [size // (per_env * ask.inner * ask.unit) * ask.unit for size in shares],
         "horizon": [size // (ask.rows * ask.world) for size in shares] + [ask.minibatch],
-        "minibatch": [min(whole, ask.batch), whole + ask.horizon, trained],
+        "minibatch": [min(whole, ask.batch), whole + ask.horizon, min(trained, ask.minibatch)],
         "replay": [math.ceil(1000 * _minibatch(ask) / ask.batch) / 1000],
     }
 
