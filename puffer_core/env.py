@@ -23,10 +23,12 @@ Space: TypeAlias = gymnasium.Space[Any]
 Layout: TypeAlias = dict[str, tuple[tuple[int, ...], npt.DTypeLike]]
 Step: TypeAlias = tuple[Array, Array, Array, Array, list[dict[str, Any]]]
 
+DECLARED = ("single_observation_space", "single_action_space", "num_agents")
 REQUIRED = ("observations", "actions", "rewards", "terminals", "truncations")
 OPTIONAL = ("masks", "final_observations", "action_mask", "log", "logged")
 BUFFERS = REQUIRED + OPTIONAL
 ALIGNMENT = 64
+_INT32 = np.iinfo(np.int32)
 
 
 class PufferEnv:
@@ -146,7 +148,7 @@ def check_spaces(env: PufferEnv) -> None:
         EnvError: The text names the class, the attribute and what is allowed.
     """
     kind = type(env).__name__
-    for name in ("single_observation_space", "single_action_space", "num_agents"):
+    for name in DECLARED:
         if not hasattr(env, name):
             raise EnvError(f"{kind} does not set `{name}`")
     if not isinstance(env.num_agents, int | np.integer) or env.num_agents < 1:
@@ -242,6 +244,53 @@ def take_buffers(layout: Layout, buf: Mapping[str, Array] | None, owner: str) ->
     return arrays
 
 
+def put_actions(actions: object, own: Array, owner: str, strict: Space | None = None) -> None:
+    """Copy a batch of actions into an environment's own array, which is never replaced.
+
+    Args:
+        actions: An array of the shape of ``own``, or what makes one; wider numbers that don't fit stay illegal.
+        own: (N, ...) int32 or float32.
+        owner: Who is named in errors.
+        strict: The action space, where actions outside it are refused; nothing has changed then.
+
+    Raises:
+        EnvError: If shape or kind differ, or an action is refused.
+    """
+    if type(actions) is not np.ndarray or actions.shape != own.shape or actions.dtype != own.dtype:
+        actions = _convert_actions(actions, own, owner)
+    if strict is not None:
+        _refuse_illegal(actions, strict, owner)
+    if actions is not own:
+        own[...] = actions
+
+
+def _convert_actions(actions: object, own: Array, owner: str) -> Array:
+    array = np.asarray(actions)
+    if array.dtype.kind not in ("biu" if own.dtype == np.int32 else "fiu") or array.shape != own.shape:
+        raise EnvError(f"{owner}: actions are {array.dtype} {array.shape}, needed are {own.dtype} {own.shape}")
+    if array.dtype.kind == "i" and array.dtype.itemsize > 4:
+        array = np.clip(array, _INT32.min, _INT32.max)
+    elif array.dtype.kind == "u" and array.dtype.itemsize >= 4:
+        array = np.minimum(array, _INT32.max)
+    with np.errstate(over="ignore"):
+        return np.asarray(array.astype(own.dtype))
+
+
+def _refuse_illegal(actions: Array, space: Space, owner: str) -> None:
+    rows = actions.reshape(len(actions), -1)
+    if isinstance(space, Box):
+        low, high = space.low.reshape(-1), space.high.reshape(-1)
+    else:
+        sizes = space.nvec if isinstance(space, MultiDiscrete) else np.array([action_width(space)])
+        low, high = np.zeros_like(sizes), sizes - 1
+    legal = (rows >= low) & (rows <= high)
+    if legal.all():
+        return
+    agent, head = (int(i) for i in np.argwhere(~legal)[0])
+    msg = f"{owner}: agent {agent}, head {head}: action {rows[agent, head]} is not from {low[head]:g} to {high[head]:g}"
+    raise EnvError(msg, hint="without `strict` it is replaced and counted as illegal")
+
+
 def _check_buffer(what: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if not isinstance(array, np.ndarray):
         raise EnvError(f"{what} is no array but {type(array).__name__}")
@@ -267,7 +316,4 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 def _has_spaces(env: PufferEnv) -> bool:
     """Return whether the three attributes are set, by the class or the instance."""
-    return all(
-        name in env.__dict__ or hasattr(type(env), name)
-        for name in ("single_observation_space", "single_action_space", "num_agents")
-    )
+    return all(name in env.__dict__ or hasattr(type(env), name) for name in DECLARED)

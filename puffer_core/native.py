@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.spaces import Box, MultiDiscrete
 
 from puffer_core import abi
 from puffer_core.abi import Param
-from puffer_core.env import Array, PufferEnv, Space, Step, action_width, layout_of, take_buffers
+from puffer_core.env import Array, PufferEnv, Space, Step, layout_of, put_actions, take_buffers
 from puffer_core.errors import EnvError, OptionError, RenderError, UsageError, did_you_mean
 
 __all__ = ["NativeEnv", "Param", "spaces_of", "table_params", "validate_params"]
@@ -31,7 +30,6 @@ RENDER_MODES = ("human", "rgb_array", "ansi")
 TEXT_LENGTH = 1 << 14
 _MAGIC = b"PUFENV1\0"
 _LENGTH = struct.Struct("<I")
-_INT32 = np.iinfo(np.int32)
 
 
 def table_params(capsule: object) -> list[Param]:
@@ -62,7 +60,7 @@ class NativeEnv(PufferEnv):
         params: Values of its parameters; the rest have their defaults.
         num_envs: Instances.
         seed: Of the first `reset`, where that gives none.
-        first_index: Instances before these over all workers and ranks; `reset` adds its ``index``.
+        first_index: Instances before these over all workers and ranks.
         num_threads: Threads that step them; no result depends on it.
         strict: Refuse an action outside the action space instead of replacing it.
         buf: Arrays to use instead of new ones.
@@ -88,6 +86,7 @@ class NativeEnv(PufferEnv):
         self._capsule = table
         self._table = abi.open_table(table)
         self.name = self._table.name.decode()
+        self.version = int(self._table.version)
         self.num_envs = _integer("num_envs", num_envs, 1, MAX_INSTANCES)
         self.seed = _integer("seed", seed, 0, 2**63 - 1)
         self.first_index = _integer("first_index", first_index, 0, 2**62)
@@ -161,10 +160,13 @@ class NativeEnv(PufferEnv):
 
     # -- reset and step -----------------------------------------------------------------------------------------------
 
-    def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[dict[str, Any]]]:
-        """Start a new episode in every instance; without a seed the generators go on."""
+    def reset(self, seed: int | None = None, index: int | None = None) -> tuple[Array, list[dict[str, Any]]]:
+        """Start a new episode in every instance; without a seed the generators go on.
+
+        An ``index`` takes the place of ``first_index``.
+        """
         self._check_open()
-        first_index = self.first_index + _integer("index", index, 0, 2**62)
+        first_index = self._index if index is None else _integer("index", index, 0, 2**62)
         is_new = self._vec_step == self._refuse_step
         if seed is not None:
             seed = _integer("seed", seed, 0, 2**63 - 1)
@@ -180,46 +182,9 @@ class NativeEnv(PufferEnv):
 
     def step(self, actions: Array) -> Step:
         """Advance every agent by one step; the arrays returned are the environment's own."""
-        own = self.actions
-        if type(actions) is not np.ndarray or actions.shape != own.shape or actions.dtype != own.dtype:
-            actions = self._convert_actions(actions)
-        if self.strict:
-            self._check_actions(actions)
-        if actions is not own:
-            own[...] = actions
+        put_actions(actions, self.actions, self.name, self.single_action_space if self.strict else None)
         self._vec_step(self._vec)
         return self.observations, self.rewards, self.terminals, self.truncations, []
-
-    def _convert_actions(self, actions: object) -> Array:
-        """Return actions of another type or integer width; a number that does not fit stays illegal."""
-        array, own = np.asarray(actions), self.actions
-        kinds = "biu" if own.dtype == np.int32 else "fiu"
-        if array.dtype.kind not in kinds or array.shape != own.shape:
-            msg = f"actions are {array.dtype} {array.shape}, needed are {own.dtype} {own.shape}"
-            raise EnvError(f"{self.name}: {msg}")
-        if array.dtype.kind == "i" and array.dtype.itemsize > 4:
-            array = np.clip(array, _INT32.min, _INT32.max)
-        elif array.dtype.kind == "u" and array.dtype.itemsize >= 4:
-            array = np.minimum(array, _INT32.max)
-        with np.errstate(over="ignore"):
-            return array.astype(own.dtype)
-
-    def _check_actions(self, actions: Array) -> None:
-        """Refuse the first action outside the space, before anything has changed."""
-        space = self.single_action_space
-        rows = actions.reshape(self.num_agents, -1)
-        if isinstance(space, Box):
-            low, high = space.low, space.high
-        else:
-            sizes = space.nvec if isinstance(space, MultiDiscrete) else np.array([action_width(space)])
-            low, high = np.zeros_like(sizes), sizes - 1
-        legal = (rows >= low) & (rows <= high)
-        if legal.all():
-            return
-        agent, head = (int(i) for i in np.argwhere(~legal)[0])
-        legal_range = f"{low[head]:g} to {high[head]:g}"
-        msg = f"{self.name}: agent {agent}, head {head}: action {rows[agent, head]} is not from {legal_range}"
-        raise EnvError(msg, hint="without `strict` it is replaced and counted as illegal")
 
     # -- what ended ---------------------------------------------------------------------------------------------------
 
@@ -286,7 +251,7 @@ class NativeEnv(PufferEnv):
         fixed = json.dumps({name: value for name, value in self.params.items() if name not in live}, sort_keys=True)
         return {
             "environment": self.name,
-            "version": int(self._table.version),
+            "version": self.version,
             "parameters": hashlib.sha256(fixed.encode()).hexdigest()[:16],
             "instances": count,
             "state_bytes": self.state_bytes,
