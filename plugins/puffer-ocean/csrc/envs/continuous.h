@@ -107,15 +107,18 @@ static void continuous_reset(void *state) {
 static inline void continuous_accelerate(Continuous *env) {
     if (env->discretize) {
         const int action = puffer_discrete(&env->head, 0, 0, 1, 4, 0, &env->illegal);
-        const float change = action & 1 ? env->accel : -env->accel;
-        *(action & 2 ? &env->vy : &env->vx) += change;
+        const float change = (float)(2 * (action & 1) - 1) * env->accel;  // no branch to miss
+        const float downwards = (float)(action >> 1);
+        env->vx += (1.0f - downwards) * change;
+        env->vy += downwards * change;
     } else {
         env->vx += env->accel * puffer_box(&env->head, 0, 0, 2, &env->illegal);
         env->vy += env->accel * puffer_box(&env->head, 0, 1, 2, &env->illegal);
     }
 }
 
-static void continuous_finish(Continuous *env, float reward, int out, int reached) {
+static void continuous_finish(Continuous *env, int out, int reached) {
+    const float reward = out ? CONTINUOUS_FAIL_REWARD : reached ? env->success_reward : 0.0f;
     *puffer_reward(&env->head, 0) = reward;
     puffer_end(&env->head, 0, out || reached, 6 * sizeof(float));
     float *log = puffer_log(&env->head, 0, CONTINUOUS_NUM_LOG);
@@ -136,17 +139,14 @@ static inline void continuous_step(Continuous *env) {
     obs[3] = env->vy;
     env->steps++;
     const float dx = env->target_x - env->x, dy = env->target_y - env->y, distance2 = dx * dx + dy * dy;
-    if (fabsf(env->x) > 1.0f || fabsf(env->y) > 1.0f) {
-        continuous_finish(env, CONTINUOUS_FAIL_REWARD, 1, 0);
-    } else if (distance2 < env->radius2) {
-        continuous_finish(env, env->success_reward, 0, 1);
-    } else if (env->steps >= env->max_steps) {
-        continuous_finish(env, 0.0f, 0, 0);
-    } else {
-        const float reward = CONTINUOUS_NEAR_REWARD * (1.0f - sqrtf(distance2));
-        env->total += reward;
-        *puffer_reward(&env->head, 0) = reward;
+    const int out = (fabsf(env->x) > 1.0f) | (fabsf(env->y) > 1.0f), reached = !out & (distance2 < env->radius2);
+    if (out | reached | (env->steps >= env->max_steps)) {
+        continuous_finish(env, out, reached);
+        return;
     }
+    const float reward = CONTINUOUS_NEAR_REWARD * (1.0f - sqrtf(distance2));
+    env->total += reward;
+    *puffer_reward(&env->head, 0) = reward;
 }
 
 static void continuous_draw(const void *state, PufferCanvas *canvas) {
