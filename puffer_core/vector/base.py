@@ -1,0 +1,194 @@
+"""The vector interface: what a trainer, an evaluation or a benchmark sees of many environments stepped together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from puffer_core.env import Array, Space, Step, joint_space
+from puffer_core.errors import UsageError
+
+Infos: TypeAlias = list[dict[str, Any]]
+Received: TypeAlias = tuple[Array, Array, Array, Array, Infos, Array, Array]
+
+NEW, RECV, SEND, CLOSED = "new", "recv", "send", "closed"
+
+
+class Vector(ABC):
+    """Many environments behind one set of arrays.
+
+    The arrays are views of what the environments write: they are valid until the next `send`, so whoever keeps a row
+    copies it. Same-step reset, everywhere: `rewards`, `terminals` and `truncations` belong to the step that ended,
+    `observations` already to the next episode, and `final_observations` holds the last observation of every row that
+    ended. A subclass implements the methods with an underscore; the order of calls is checked here.
+
+    Attributes:
+        single_observation_space, single_action_space: Of one agent.
+        num_envs: Instances.
+        agents_per_env: Rows of one instance; they are consecutive.
+        num_agents: Rows.
+        observations, rewards, terminals, truncations, masks, final_observations: As in `PufferEnv`, one row per agent.
+        action_mask: (N, sum of head sizes) uint8, or None.
+        actions: Where `send` puts a batch; a batch written here may be sent without a copy.
+        log, logged, log_fields: Rows of what ended in the last step, which rows, and the names of the columns.
+        agent_ids: (N,) the index of each row's agent over the whole vector.
+        infos: Of the last step.
+        limits: What the framework behind the environments can't give, as ``no-seed``.
+        backend_note: Which backend this is and why, in words.
+    """
+
+    single_observation_space: Space
+    single_action_space: Space
+    num_envs: int
+    agents_per_env: int
+    num_agents: int
+    observations: Array
+    actions: Array
+    rewards: npt.NDArray[np.float32]
+    terminals: npt.NDArray[np.bool_]
+    truncations: npt.NDArray[np.bool_]
+    masks: npt.NDArray[np.bool_]
+    final_observations: Array
+    action_mask: npt.NDArray[np.uint8] | None
+    log: npt.NDArray[np.float32]
+    logged: npt.NDArray[np.bool_]
+    log_fields: tuple[str, ...]
+    agent_ids: npt.NDArray[np.int64]
+    infos: Infos
+    limits: tuple[str, ...] = ()
+    backend_note: str = ""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name = name
+        self.infos = []
+        self._seed: int | None = seed
+        self._phase = NEW
+
+    # -- calls, in their legal order ----------------------------------------------------------------------------------
+
+    def async_reset(self, seed: int | None = None) -> None:
+        """Start a new episode everywhere; legal at any time, then `recv`.
+
+        Args:
+            seed: One seed gives one trajectory for one action sequence. None: the vector's own seed the first time,
+                after that the generators go on.
+        """
+        if self._phase == CLOSED:
+            self._refuse("reset")
+        first, self._seed = self._seed, None
+        self._async_reset(first if seed is None else seed)
+        self._phase = RECV
+
+    def recv(self) -> Received:
+        """Wait for a batch: observations, rewards, terminals, truncations, infos, agent_ids, masks."""
+        if self._phase != RECV:
+            self._refuse("recv")
+        self._recv()
+        self._phase = SEND
+        return (
+            self.observations,
+            self.rewards,
+            self.terminals,
+            self.truncations,
+            self.infos,
+            self.agent_ids,
+            self.masks,
+        )
+
+    def send(self, actions: Array) -> None:
+        """Step the agents last received."""
+        if self._phase != SEND:
+            self._refuse("send")
+        self._send(actions)
+        self._phase = RECV
+
+    def reset(self, seed: int | None = None) -> tuple[Array, Infos]:
+        """`async_reset`, then `recv`: return observations and infos."""
+        self.async_reset(seed)
+        self.recv()
+        return self.observations, self.infos
+
+    def step(self, actions: Array) -> Step:
+        """`send`, then `recv`: return observations, rewards, terminals, truncations and infos."""
+        self.send(actions)
+        self.recv()
+        return self.observations, self.rewards, self.terminals, self.truncations, self.infos
+
+    def close(self) -> None:
+        """Free everything; calling it twice is allowed."""
+        if self._phase != CLOSED:
+            self._phase = CLOSED
+            self._close()
+
+    def _refuse(self, call: str) -> None:
+        reason = {
+            (CLOSED, call): "used after close",
+            (NEW, "recv"): "reset before stepping",
+            (NEW, "send"): "reset and recv before sending",
+            (SEND, "recv"): "this batch was received already: send actions first",
+            (RECV, "send"): "actions were sent already: recv first",
+        }[self._phase, call]
+        raise UsageError(f"{self.name}: {reason}")
+
+    def _check_open(self) -> None:
+        if self._phase == CLOSED:
+            self._refuse("use")
+
+    # -- what a backend implements ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _async_reset(self, seed: int | None) -> None: ...
+
+    @abstractmethod
+    def _recv(self) -> None: ...
+
+    @abstractmethod
+    def _send(self, actions: Array) -> None: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    @abstractmethod
+    def drain_log(self) -> dict[str, float] | None:
+        """Return the means over everything logged since the last call, with their number ``n``; None without any.
+
+        Numbers in infos are averaged in, weighted by their key ``n`` where they have one.
+        """
+
+    @abstractmethod
+    def set_params(self, **values: Any) -> None:
+        """Change parameters that may change while running; each instance adopts them at its next reset."""
+
+    @abstractmethod
+    def save(self) -> dict[str, bytes] | None:
+        """Return the state of every environment, or None where one can't be saved."""
+
+    @abstractmethod
+    def load(self, state: Mapping[str, bytes]) -> None:
+        """Restore what `save` returned; the arrays show the restored observations."""
+
+    @abstractmethod
+    def render(self, index: int = 0, mode: str | None = None) -> Any:
+        """Return a picture or a text of one instance."""
+
+    # -- conveniences -------------------------------------------------------------------------------------------------
+
+    @property
+    def observation_space(self) -> Space:
+        """The space of all rows together."""
+        return joint_space(self.single_observation_space, self.num_agents)
+
+    @property
+    def action_space(self) -> Space:
+        """The space of a whole batch of actions."""
+        return joint_space(self.single_action_space, self.num_agents)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

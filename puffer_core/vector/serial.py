@@ -1,0 +1,339 @@
+"""The backend that steps environments one after the other in this process: the simplest one, and the reference."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from puffer_core.env import Array, PufferEnv, allocate, layout_of, put_actions
+from puffer_core.errors import EnvError, OptionError
+from puffer_core.native import NativeEnv
+from puffer_core.vector.base import SEND, Infos, Vector
+from puffer_core.vector.logs import EPISODE_FIELDS, EpisodeStats, LogSums
+from puffer_core.vector.plain import PlainEnv, accepts
+from puffer_core.vector.source import Source, source_of
+
+PATTERN = 0xA5
+"""Fills final observations until an environment has shown whether it writes them."""
+_CHECKED = ("observations", "actions", "rewards", "terminals", "truncations", "masks", "final_observations")
+_STATS = struct.Struct("<dq")
+
+
+class Member:
+    """One environment of a `Serial`, and its rows.
+
+    Args:
+        env: The environment; it writes in the vector's arrays, or in its own, which are then copied.
+        rows: Its slice of the vector's arrays.
+        first: Instances before it in the vector.
+        buf: The slices themselves.
+    """
+
+    def __init__(self, env: PufferEnv, rows: slice, first: int, buf: Mapping[str, Array]) -> None:
+        self.env, self.rows, self.first = env, rows, first
+        self.is_native = isinstance(env, NativeEnv)
+        self._buf = dict(buf)
+        self._arrays = {name: getattr(env, name) for name in buf if getattr(env, name, None) is not None}
+        self._copied = [name for name in self._arrays if self._arrays[name] is not buf[name] and name != "actions"]
+        self._checked = [name for name in _CHECKED if name in self._arrays]
+        # None until the first end has shown whether the environment writes final observations; C and adapters do.
+        self._writes_final: bool | None = True if isinstance(env, NativeEnv | PlainEnv) else None
+        self._before = None if self._writes_final else np.empty_like(env.observations)
+        self._warned = False
+        self._takes_index, self._takes_seed = _seeding(env)
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether a seed reaches the environment."""
+        return self._takes_seed
+
+    def reset(self, seed: int | None, first_index: int) -> Infos:
+        """Start new episodes; the seed and the instances before this one give the environment's own."""
+        index = first_index + self.first
+        arguments = {}
+        if seed is not None and self._takes_index:
+            arguments = {"seed": seed, "index": index}
+        elif seed is not None and self._takes_seed:
+            arguments = {"seed": seed + index}
+        self._clear()
+        result = self.env.reset(**arguments)
+        if self._writes_final is None:
+            self.env.final_observations.view(np.uint8)[...] = PATTERN
+        self._copy_out()
+        return list(result[1] or []) if isinstance(result, tuple) and len(result) == 2 else []
+
+    def step(self, actions: Array) -> Infos:
+        """Step the environment and bring its rows up to date."""
+        env = self.env
+        if self.is_native:
+            return env.step(actions)[4]
+        self._clear()
+        if self._before is not None:
+            self._before[...] = env.observations
+        if env.actions is not actions:
+            env.actions[...] = actions
+        infos = env.step(env.actions)[4]
+        self._check()
+        self._copy_out()
+        return infos or []
+
+    def _clear(self) -> None:
+        """Rewards and flags are of one step; a C environment's own loop clears them."""
+        if not self.is_native:
+            env = self.env
+            env.rewards[...] = 0
+            env.terminals[...] = False
+            env.truncations[...] = False
+
+    def _check(self) -> None:
+        """Hold a Python environment to the contract, and supply final observations where it writes none."""
+        env, arrays = self.env, self._arrays
+        for name in self._checked:
+            if getattr(env, name) is not arrays[name]:
+                raise EnvError(f"{type(env).__name__} replaced its array `{name}`: write into it instead")
+        ended = env.terminals | env.truncations
+        if not ended.any():
+            return
+        both = env.terminals & env.truncations
+        if both.any():
+            msg = f"{type(env).__name__}: agent {self.rows.start + int(np.argmax(both))} is terminal and truncated"
+            raise EnvError(msg, hint="an end has one flag: terminal where both hold")
+        if self._writes_final is None:
+            final = env.final_observations[ended]
+            self._writes_final = not (final.view(np.uint8).reshape(-1) == PATTERN).all()
+        if self._writes_final:
+            self._before = None
+            return
+        assert self._before is not None
+        env.final_observations[ended] = self._before[ended]
+        if env.truncations.any() and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{type(env).__name__} truncates and does not write final_observations: "
+                "values are bootstrapped from the observation before the cut",
+                stacklevel=4,
+            )
+
+    def _copy_out(self) -> None:
+        for name in self._copied:
+            self._buf[name][...] = self._arrays[name]
+
+
+class Serial(Vector):
+    """Environments in a loop, all writing into one set of arrays.
+
+    Args:
+        env: What `puffer_core.vector.make` takes, or a sequence of ``num_envs`` of them.
+        num_envs: Environment objects.
+        params: For all of them, or a sequence with one mapping each.
+        num_threads: Threads of each environment in C.
+        seed, first_index, strict: As in `NativeEnv`.
+        num_workers, batch_size, zero_copy: Of other backends; only ``auto`` or no split at all is legal.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        num_envs: int = 1,
+        *,
+        params: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        num_workers: int | str = "auto",
+        batch_size: int | str = "auto",
+        num_threads: int | str = "auto",
+        zero_copy: bool = True,
+        seed: int = 0,
+        first_index: int = 0,
+        strict: bool = False,
+    ) -> None:
+        if num_workers not in ("auto", 1) or batch_size not in ("auto", num_envs):
+            msg = f"the serial backend has no workers: num_workers={num_workers}, batch_size={batch_size}"
+            raise OptionError(msg, hint="the multiprocessing backend has")
+        sources = _sources(env, num_envs, params)
+        super().__init__(sources[0].name, seed)
+        self._first_index, self._strict = first_index, strict
+        self._threads = 1 if num_threads == "auto" else num_threads
+        self.members = self._open(sources)
+        self._is_sampled = not self.members[0].env.log_fields
+        self._stats = EpisodeStats(self.num_agents)
+        self._sums = LogSums(self.log_fields)
+        limits = {limit for source in sources for limit in source.limits}
+        limits |= {"no-seed" for member in self.members if not member.takes_seed}
+        self.limits = tuple(sorted(limits))
+        self.backend_note = f"serial: {num_envs} x {self.name}, one after the other in this process"
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(self, sources: Sequence[Source]) -> list[Member]:
+        """Make the arrays from the first environment's spaces, then every environment on its rows."""
+        spare: PufferEnv | None = self._make(sources[0], None)
+        assert spare is not None
+        self._declare(spare, sources)
+        if sources[0].takes_buffers or sources[0].table is not None:
+            spare.close()
+            spare = None
+        members: list[Member] = []
+        instances = 0
+        for i, source in enumerate(sources):
+            rows = slice(i * self._rows, (i + 1) * self._rows)
+            buf = {name: array[rows] for name, array in self._arrays.items()}
+            if self._is_unlogged:
+                buf.pop("log"), buf.pop("logged")
+            env = spare if i == 0 and spare is not None else self._make(source, buf)
+            self._compare(env, i)
+            members.append(Member(env, rows, instances, buf))
+            instances += env.num_instances
+        self.num_envs = instances
+        return members
+
+    def _make(self, source: Source, buf: Mapping[str, Array] | None) -> PufferEnv:
+        if source.table is None:
+            return source.open(buf)
+        return NativeEnv(
+            source.table,
+            source.params,
+            num_envs=source.instances,
+            num_threads=self._threads,  # type: ignore[arg-type]
+            strict=self._strict,
+            buf=buf,
+        )
+
+    def _declare(self, like: PufferEnv, sources: Sequence[Source]) -> None:
+        """Take spaces, fields and sizes from the first environment."""
+        self._like = like
+        self.single_observation_space = like.single_observation_space
+        self.single_action_space = like.single_action_space
+        self._rows = int(like.num_agents)
+        self.agents_per_env = self._rows // like.num_instances
+        self.num_agents = self._rows * len(sources)
+        self._is_unlogged = not like.log_fields
+        self.log_fields = like.log_fields or EPISODE_FIELDS
+        layout = layout_of(like, self.num_agents)
+        layout["log"] = ((self.num_agents, len(self.log_fields)), np.float32)
+        layout["logged"] = ((self.num_agents,), np.bool_)
+        self._arrays = allocate(layout)
+        self.action_mask = None
+        for name, array in self._arrays.items():
+            setattr(self, name, array)
+        self.agent_ids = np.arange(self.num_agents)
+
+    def _compare(self, env: PufferEnv, position: int) -> None:
+        """Refuse an environment that does not fit into the arrays of the first."""
+        for name in ("single_observation_space", "single_action_space", "num_agents", "log_fields"):
+            if getattr(env, name) != getattr(self._like, name):
+                msg = (
+                    f"environment {position} has {name} {getattr(env, name)}, the first has {getattr(self._like, name)}"
+                )
+                raise EnvError(f"{self.name}: {msg}")
+
+    # -- stepping -----------------------------------------------------------------------------------------------------
+
+    def _async_reset(self, seed: int | None) -> None:
+        self.infos = []
+        for member in self.members:
+            self.infos += member.reset(seed, self._first_index)
+        self.logged[:] = False
+        self._stats.reset()
+        if seed is not None:
+            self._sums = LogSums(self.log_fields)
+
+    def _recv(self) -> None:
+        pass
+
+    def _send(self, actions: Array) -> None:
+        put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
+        self.infos = []
+        given: list[tuple[Member, Infos]] = []
+        for member in self.members:
+            infos = member.step(self.actions[member.rows])
+            if infos:
+                self.infos += infos
+                given.append((member, infos))
+        if self._is_unlogged:
+            self._stats.add(self)
+            self._add_episode_infos(given)
+        self._sums.add(self.log, self.logged, self.infos)
+
+    def _add_episode_infos(self, given: Sequence[tuple[Member, Infos]]) -> None:
+        """A single agent's info belongs to its row."""
+        for member, infos in given:
+            if self.agents_per_env == 1 and self.logged[member.rows.start]:
+                for info in infos:
+                    self._stats.add_info(self, member.rows.start, info)
+
+    def _close(self) -> None:
+        for member in self.members:
+            member.env.close()
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def drain_log(self) -> dict[str, float] | None:
+        """Return the means over everything logged since the last call, with their number ``n``; None without any."""
+        self._check_open()
+        return self._sums.drain()
+
+    def set_params(self, **values: Any) -> None:
+        """Set parameters of every environment."""
+        self._check_open()
+        for member in self.members:
+            member.env.set_params(**values)
+
+    def save(self) -> dict[str, bytes] | None:
+        """Return the state of every environment and of its episode statistics, or None where one can't be saved."""
+        self._check_open()
+        blobs = [member.env.save() for member in self.members]
+        state = {f"env.{i}": blob for i, blob in enumerate(blobs) if blob is not None}
+        if len(state) < len(blobs):
+            return None
+        state["episodes"] = self._stats.returns.tobytes() + self._stats.lengths.tobytes()
+        return state
+
+    def load(self, state: Mapping[str, bytes]) -> None:
+        """Restore what `save` returned; the batch that was received then is the one to send actions for."""
+        self._check_open()
+        names = [f"env.{i}" for i in range(len(self.members))]
+        if set(state) != {*names, "episodes"} or len(state["episodes"]) != self.num_agents * _STATS.size:
+            raise EnvError(f"{self.name}: the saved state has {len(state) - 1} environments, not {len(names)}")
+        for name, member in zip(names, self.members, strict=True):
+            member.env.load(state[name])
+        returns, lengths = np.split(np.frombuffer(state["episodes"], np.uint8), 2)
+        self._stats.returns[:], self._stats.lengths[:] = returns.view(np.float64), lengths.view(np.int64)
+        self._phase = SEND
+
+    def render(self, index: int = 0, mode: str | None = None) -> Any:
+        """Return a picture or a text of one instance."""
+        self._check_open()
+        if not 0 <= index < self.num_envs:
+            raise OptionError(f"index={index!r} is not an integer from 0 to {self.num_envs - 1}")
+        member = next(member for member in reversed(self.members) if member.first <= index)
+        if isinstance(member.env, NativeEnv):
+            return member.env.render(index - member.first, mode)
+        render: Callable[..., Any] = member.env.render
+        return render(mode=mode) if accepts(render, "mode") else render()
+
+
+def _sources(
+    env: Any, num_envs: int, params: Mapping[str, object] | Sequence[Mapping[str, object]] | None
+) -> list[Source]:
+    """Return one source per environment object."""
+    if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
+        raise OptionError(f"num_envs={num_envs!r} is not an integer of at least 1")
+    envs = list(env) if isinstance(env, list | tuple) else [env] * num_envs
+    each: list[Any] = list(params) if isinstance(params, list | tuple) else [params] * num_envs
+    for what, items in (("environments", envs), ("parameter sets", each)):
+        if len(items) != num_envs:
+            raise OptionError(f"{len(items)} {what} were given for num_envs={num_envs}")
+    if all(item is envs[0] for item in envs) and all(item is each[0] for item in each):
+        return [source_of(envs[0], each[0])] * num_envs
+    return [source_of(one, given) for one, given in zip(envs, each, strict=True)]
+
+
+def _seeding(env: PufferEnv) -> tuple[bool, bool]:
+    """Return whether the environment's ``reset`` takes an index, and whether a seed reaches it at all."""
+    if isinstance(env, PlainEnv):
+        return True, env.takes_seed
+    reset: Callable[..., Any] = env.reset
+    return accepts(reset, "index") and accepts(reset, "seed"), accepts(reset, "seed")

@@ -1,0 +1,125 @@
+"""What to open: a name, a spec, a class, a factory or a capsule, brought into one form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from puffer_core.abi import open_table
+from puffer_core.env import PufferEnv, Space, check_spaces
+from puffer_core.errors import EnvError, OptionError
+from puffer_core.native import spaces_of
+from puffer_core.specs import EnvSpec
+from puffer_core.vector.plain import PlainEnv, accepts, is_plain
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kind of environment and its parameters, not opened yet.
+
+    Args:
+        name: For messages.
+        table: Capsule of an environment in C, or None.
+        make: Class or factory of one in Python, or None.
+        params: Of the table, or arguments of ``make``.
+        instances: The parameter ``num_envs`` of an environment in C: instances in each object.
+        limits: As in `EnvSpec`.
+    """
+
+    name: str
+    table: object | None = None
+    make: Callable[..., Any] | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    instances: int = 1
+    limits: tuple[str, ...] = ()
+
+    @cached_property
+    def spaces(self) -> tuple[Space, Space, int]:
+        """Observation space, action space and agents per instance; a Python environment is opened for it once."""
+        if self.table is not None:
+            observation, action, agents, _ = spaces_of(self.table, self.params)
+            return observation, action, agents
+        env = self.open()
+        spaces = env.single_observation_space, env.single_action_space, int(env.num_agents)
+        env.close()
+        return spaces
+
+    @property
+    def agents(self) -> int:
+        """Rows of one instance."""
+        return self.spaces[2]
+
+    @property
+    def takes_buffers(self) -> bool:
+        """Whether `open` can be given arrays that the environment then writes in."""
+        return self.make is not None and accepts(self.make, "buf")
+
+    def open(self, buf: Mapping[str, Any] | None = None) -> PufferEnv:
+        """Return one Python environment, checked; a plain single-agent class is adapted.
+
+        Raises:
+            EnvError: If it is no environment, or its spaces are not allowed.
+        """
+        assert self.make is not None
+        given = {} if buf is None or not self.takes_buffers else {"buf": buf}
+        made = self.make(**self.params, **given)
+        if isinstance(made, PufferEnv) and not is_plain(made):
+            check_spaces(made)
+            return made
+        if is_plain(made):
+            return PlainEnv(made, buf)
+        kind = type(made).__name__
+        raise EnvError(f"{self.name} gave {kind}, which is no PufferEnv and has no observation_space and action_space")
+
+
+def source_of(env: Any, params: Mapping[str, object] | None = None) -> Source:
+    """Return the source that a name, spec, class, factory, capsule or source means.
+
+    Args:
+        env: As in `puffer_core.vector.make`.
+        params: Parameters on top of the source's own.
+    """
+    params = dict(params or {})
+    if isinstance(env, Source):
+        source = env
+    elif isinstance(env, str):
+        from puffer_core.plugins import find_env
+
+        source = _source_of_spec(*find_env(env))
+    elif isinstance(env, EnvSpec):
+        source = _source_of_spec(env, env.name)
+    elif type(env).__name__ == "PyCapsule":
+        source = Source(open_table(env).name.decode(), table=env)
+    elif callable(env):
+        source = Source(getattr(env, "__name__", type(env).__name__), make=env)
+    else:
+        raise OptionError(f"{env!r} is no environment: give a name, a spec, a class, a factory or a capsule")
+    if source.table is not None and "num_envs" in params:
+        source = replace(source, instances=_count(params.pop("num_envs")))
+    return replace(source, params={**source.params, **params})
+
+
+def _source_of_spec(spec: EnvSpec, name: str) -> Source:
+    from puffer_core.plugins import resolve
+
+    if spec.table is not None:
+        return Source(name, table=resolve(spec.table), limits=spec.limits)
+    make = resolve(str(spec.make))
+    if not spec.is_family:
+        return Source(name, make=make, limits=spec.limits)
+    rest = name.partition("/")[2]
+
+    def make_member(**params: Any) -> Any:
+        return make(rest, **params)
+
+    return Source(name, make=make_member, limits=spec.limits)
+
+
+def _count(value: object) -> int:
+    if value == "auto":
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise OptionError(f"num_envs={value!r} is not an integer of at least 1")
+    return value
