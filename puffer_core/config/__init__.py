@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puffer_core.config.load import fixed, flatten, load
-from puffer_core.config.saved import from_run, to_dict, write
+from puffer_core.config.saved import from_run, to_dict, with_origins, write
 from puffer_core.config.schema import (
     BaseConfig,
     CommandConfig,
@@ -31,5 +31,6 @@ __all__ = [
     "from_run",
     "load",
     "to_dict",
+    "with_origins",
     "write",
 ]

@@ -6,6 +6,7 @@ value that is no default came from: a resumed run tells proposals from what a pe
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,6 +81,17 @@ def to_dict(config: Config) -> dict[str, dict[str, Any]]:
         for part in path:
             inner = inner.setdefault(part, {})
         inner[last] = value
+    return nested
+
+
+def with_origins(config: Config) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return section -> key -> ``value``, kind of ``origin`` and ``where``, fit for JSON."""
+    nested: dict[str, dict[str, dict[str, Any]]] = {}
+    for key, value in flatten(config):
+        section, name = split(key)
+        origin = config.origins.get(key, Origin())
+        plain = render(value) if isinstance(value, float) and not math.isfinite(value) else value
+        nested.setdefault(section, {})[name] = {"value": plain, "origin": origin.kind, "where": origin.where}
     return nested
 
 

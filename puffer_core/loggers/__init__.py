@@ -1,7 +1,7 @@
 """Loggers mirror the rows of metrics outward. ``jsonl``, the run directory's own file, is always on.
 
-A tracker or a network that fails never stops training: a logger that raises is detached with one warning. Only ``jsonl``
-stays, and tries again: the disk that is full now may have room later.
+A tracker or a network that fails never stops training: a logger that raises is detached with one warning. Only
+``jsonl`` stays, and tries again: the disk that is full now may have room later.
 """
 
 from __future__ import annotations
