@@ -82,6 +82,7 @@ class PluginManager:
         self._no_plugins = no_plugins
         self._block = frozenset(block)
         self._select = None if select is None else frozenset(select)
+        self._found: dict[str, metadata.EntryPoints] = {}
         self._plugins: list[Plugin] | None = None
         self._lock = threading.RLock()
         self.envs = EnvRegistry(self.load)
@@ -125,10 +126,10 @@ class PluginManager:
     def commands(self) -> dict[str, list[Command]]:
         """Return the commands of the chosen plugins by name, from metadata alone; more than one is a conflict."""
         plugins: dict[str, list[str]] = {}
-        for entry in _entries(GROUP):
+        for entry in self._entries(GROUP):
             plugins.setdefault(_distribution(entry).name, []).append(entry.name)
         commands: dict[str, list[Command]] = {}
-        for entry in _entries(COMMAND_GROUP):
+        for entry in self._entries(COMMAND_GROUP):
             distribution = _distribution(entry)
             names = plugins.get(distribution.name, [entry.name])
             if not all(self._blocked(name, distribution.name) for name in names):
@@ -190,7 +191,7 @@ class PluginManager:
 
     def _discover(self) -> list[tuple[Plugin, metadata.EntryPoint]]:
         """Return a record for each entry point, by name, in an order that does not depend on the path."""
-        entries = sorted(_entries(GROUP), key=lambda entry: (entry.name, _distribution(entry).name, entry.value))
+        entries = sorted(self._entries(GROUP), key=lambda entry: (entry.name, _distribution(entry).name, entry.value))
         found = []
         for entry in entries:
             distribution = _distribution(entry)
@@ -212,6 +213,13 @@ class PluginManager:
                 plugin.fail("conflict", f"the name `{entry.name}` is taken twice: by {names}")
             found.append((plugin, entry))
         return found
+
+    def _entries(self, group: str) -> list[metadata.EntryPoint]:
+        """Return the entry points of a group but the core's own; one that is found twice on the path counts once."""
+        if group not in self._found:
+            self._found[group] = metadata.entry_points(group=group)
+        unique = {(entry.name, _distribution(entry), entry.value): entry for entry in self._found[group]}
+        return [entry for (_, distribution, _), entry in unique.items() if distribution.name != CORE_DISTRIBUTION]
 
     def _blocked(self, name: str, distribution: str) -> str:
         """Return why a plugin is not to be loaded, or nothing."""
@@ -296,13 +304,6 @@ def manager() -> PluginManager:
 def find_env(name: str) -> tuple[EnvSpec, str]:
     """Return the spec of an environment under any of its names, and its canonical name."""
     return manager().envs.find(name)
-
-
-def _entries(group: str) -> list[metadata.EntryPoint]:
-    """Return the entry points of a group but the core's own; one that is found twice on the path counts once."""
-    entries = metadata.entry_points(group=group)
-    unique = {(entry.name, _distribution(entry), entry.value): entry for entry in entries}
-    return [entry for (_, distribution, _), entry in unique.items() if distribution.name != CORE_DISTRIBUTION]
 
 
 def _distribution(entry: metadata.EntryPoint) -> PluginInfo:

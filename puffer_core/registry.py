@@ -178,7 +178,7 @@ class EnvRegistry(Registry[EnvSpec]):
             PluginError: If several claim it; the text names them.
         """
         _, rest = split(name)
-        specs = [] if name.endswith("/*") else self._claimants(self._key(name))
+        specs = [] if name.endswith("/*") else self._claimants(self._key(name), self._claims())
         if not specs:
             raise self._unknown(name)
         self._refuse_conflict(name, specs)
@@ -194,15 +194,15 @@ class EnvRegistry(Registry[EnvSpec]):
 
     def conflicts(self) -> dict[str, list[EnvSpec]]:
         """Return the specs that claim the same name, or one in another plugin's family, by that name."""
-        claimants = {key: self._claimants(key) for key in self._claims()}
+        claims = self._claims()
+        claimants = {key: self._claimants(key, claims) for key in claims}
         return {key: specs for key, specs in claimants.items() if len(specs) > 1}
 
-    def _claimants(self, key: str) -> list[EnvSpec]:
+    def _claimants(self, key: str, claims: dict[str, list[EnvSpec]]) -> list[EnvSpec]:
         """Return every spec that a name could mean.
 
         A family's own plugin may list one of its environments apart; another plugin may not take one away.
         """
-        claims = self._claims()
         family = key.partition("/")[0]
         exact = claims.get(key, [])
         families = claims.get(f"{family}/*", []) if key not in (family, f"{family}/*") else []

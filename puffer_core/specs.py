@@ -21,7 +21,8 @@ OPEN = "open"
 
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
-_ENV = re.compile(r"[A-Za-z0-9][\w.-]*(/(\*|[\w.:/-]+))?")
+_ENV = re.compile(r"[A-Za-z0-9][A-Za-z0-9.]*/(\*|[\w.:/-]+)|[A-Za-z0-9][\w.-]*")
+_ALIAS = re.compile(r"[A-Za-z0-9][\w.:/-]*")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class EnvSpec(Spec):
     """One environment, or with a name that ends in ``/*`` a whole family of them.
 
     Args:
-        name: ``family/name``, or ``family/*``.
+        name: ``family/name``, or ``family/*``; a family has no ``-`` or ``_``, since a person may type one after it.
         make: The `PufferEnv` class or factory; a family's is called with the rest of the name first.
         table: The capsule ``puffer.env.v1`` of a C environment; exactly one of `make` and `table` is given.
         aliases: Other names, as ``breakout`` for ``ocean/breakout``.
@@ -87,7 +88,7 @@ class EnvSpec(Spec):
         for label in ("aliases", "limits"):
             _check_strings(self, label)
         for alias in self.aliases:
-            _check_name(self, "alias", alias, _ENV)
+            _check_name(self, "alias", alias, _ALIAS)
         if self.params is None:
             object.__setattr__(self, "params", TABLE if self.table else OPEN)
         elif self.params not in (TABLE, OPEN):

@@ -36,6 +36,7 @@ def test_env_spec_ends_its_family_at_the_slash() -> None:
         ({"name": "toy/maze"}, "exactly one of `make` and `table`"),
         ({"name": "toy/maze", "make": "a:b", "table": "a:c"}, "exactly one of `make` and `table`"),
         ({"name": "toy maze", "make": "a:b"}, "name='toy maze' is not a legal name"),
+        ({"name": "my-toy/maze", "make": "a:b"}, "name='my-toy/maze' is not a legal name"),
         ({"name": "", "make": "a:b"}, "not a legal name"),
         ({"name": 3, "make": "a:b"}, "not a legal name"),
         ({"name": "toy/maze", "make": print}, "not of the form 'module:attribute'"),
