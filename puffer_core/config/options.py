@@ -18,7 +18,7 @@ from puffer_core.config.values import parse as parse_value
 from puffer_core.errors import OptionError
 
 SPELLINGS = {"episodes": "eval_episodes", "device": "train.device"}
-"""Short options whose key has another name."""
+"""Short options whose key has another name; ``--train.device`` is the full form of the one that has a section."""
 COMMAND_KEYS = {
     "config": "config",
     "resume": "resume",
@@ -74,7 +74,8 @@ def split_command(options: Mapping[str, str]) -> tuple[CommandConfig, dict[str, 
 
 def spell(key: str) -> str:
     """Return the option that sets ``key``, as ``--train.learning-rate``."""
-    return "--" + next((short for short, name in SPELLINGS.items() if name == key), key).replace("_", "-")
+    short = next((short for short, name in SPELLINGS.items() if name == key and "." not in key), key)
+    return f"--{short.replace('_', '-')}"
 
 
 def _read(word: str, rest: list[str]) -> tuple[str, str]:

@@ -52,7 +52,7 @@ class BaseConfig:
     checkpoint_interval: Count = 200
     """Epochs between two checkpoints; the last epoch always writes one."""
     eval_episodes: Count = 1000
-    """Episodes played by the evaluation at the end of ``run`` (option ``--episodes``)."""
+    """Episodes played by the evaluation at the end of ``run``."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class TrainConfig:
     total_timesteps: Count = 10_000_000
     """Agent-steps to train for, rounded down to whole rollouts."""
     device: str = "auto"
-    """Device that learns: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+    """Device that learns: ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` (for short ``--device``)."""
     horizon: Count = 64
     """Steps of one rollout per agent; also the length through which gradients flow in time."""
     minibatch_size: Count = 8192
@@ -223,9 +223,9 @@ class CommandConfig:
     resume: str = ""
     """Run to go on with, in its own directory: a path, an id or ``latest``."""
     stop_at: Annotated[int | None, Range(1, INT64_MAX)] = None
-    """End after this many agent-steps, schedules untouched, to be resumed later (``--train.stop-at``)."""
+    """End after this many agent-steps, schedules untouched, to be resumed later."""
     stop_at_score: float | None = None
-    """End when the mean score of the last 100 or more logged episodes reaches this (``--train.stop-at-score``)."""
+    """End when the mean score of the last 100 or more logged episodes reaches this."""
 
 
 OriginKind = Literal["default", "family", "env", "preset", "file", "option", "edited"]
