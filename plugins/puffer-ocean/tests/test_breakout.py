@@ -36,6 +36,10 @@ DEFAULTS = {
 }
 
 
+def assert_close(actual, expected, atol=1e-6):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
 def _open(params=None, num_envs=16, seed=1):
     env = NativeEnv(resolve(TABLE), params, num_envs=num_envs, seed=seed)
     env.reset(seed=seed)
@@ -247,14 +251,14 @@ def _follow_with_oracle(params, steps, seed, explore):
             row = env.final_observations[0] if oracle.over else env.observations[0]
             if abs(row - oracle.observation()).max() > 1e-6:  # the ball was fired to the other side
                 oracle, reward = fork, other
-            assert row == pytest.approx(oracle.observation(), abs=1e-6)
+            assert_close(row, oracle.observation())
             assert env.rewards[0] == reward
             assert env.terminals[0] == oracle.over
             best = max(best, oracle.score)
             if oracle.over:
                 games += 1
                 oracle = Oracle(params)
-                assert env.observations[0] == pytest.approx(oracle.observation(), abs=1e-6)
+                assert_close(env.observations[0], oracle.observation())
     return games, best
 
 
@@ -406,7 +410,7 @@ def test_each_row_has_its_points_and_the_top_three_set_full_speed():
             fast &= after[:, FIRED] > 0
             struck = (before[:, VY] > 0) & (after[:, VY] < 0) & (before[:, BALL_Y] * 330 > 200)
             speed = 448 * np.hypot(after[:, VX], after[:, VY])
-            assert speed[struck & fast] == pytest.approx(448)
+            assert_close(speed[struck & fast], 448, atol=1e-3)
     assert rows_hit == set(range(6))
 
 
@@ -465,7 +469,7 @@ def test_wall_comes_back_at_half_of_the_points_and_the_last_brick_wins():
             env.step(player.act(before))
             after = env.observations
             back = (after[:, BRICKS:] < before[:, BRICKS:]).any(axis=1) & ~env.terminals
-            assert before[back, POINTS] == pytest.approx(0.5)
+            assert_close(before[back, POINTS], 0.5)
             assert (before[back, VY] > 0).all()
             assert (after[back, VY] < 0).all()
             assert (before[back, BRICKS:] == 1).all()
@@ -494,9 +498,9 @@ def test_rewards_of_a_game_add_up_to_its_score():
             assert np.array_equal(env.log[over, SCORE], total[over])
             assert np.array_equal(env.log[over, RETURN], total[over])
             assert np.array_equal(env.log[over, LENGTH], length[over])
-            assert env.final_observations[over, POINTS] == pytest.approx(total[over] / 864)
-            assert env.log[over, PERF] == pytest.approx(total[over] / 864)
-            assert env.observations[~over, POINTS] == pytest.approx(total[~over] / 864)
+            assert_close(env.final_observations[over, POINTS], total[over] / 864)
+            assert_close(env.log[over, PERF], total[over] / 864)
+            assert_close(env.observations[~over, POINTS], total[~over] / 864)
             total[over] = length[over] = 0
             games += over.sum()
         assert games > 20
@@ -534,7 +538,7 @@ def test_published_velocity_is_in_pixels_per_frame():
             published.step(actions)
             expected = ours.observations.copy()
             expected[:, VX : VY + 1] *= 448 / 60 / 512
-            assert published.observations == pytest.approx(expected, abs=1e-7)
+            assert_close(published.observations, expected, atol=1e-7)
         assert np.abs(published.observations[:, VX : VY + 1]).max() < 0.02
 
 
@@ -571,16 +575,16 @@ def test_keeping_the_ball_reaches_a_high_score_within_the_rules():
                 assert (last[:, PADDLE_X] >= 0).all()
                 assert (last[:, PADDLE_X] + last[:, PADDLE_WIDTH] * 62 / 576 <= 1 + 1e-6).all()
             back = (after[:, BRICKS:] < before[:, BRICKS:]).any(axis=1) & ~over
-            assert before[back, POINTS] == pytest.approx(0.5)
+            assert_close(before[back, POINTS], 0.5)
             points = np.array([_points(i // 18) for i in range(108)])
             broken = after[:, BRICKS:] @ points
             refilled = after[:, POINTS] * 864 > 432.5
             expected = np.where(refilled, broken + 432, broken)
             half = np.abs(after[:, POINTS] * 864 - 432) < 0.5
-            assert (after[:, POINTS] * 864)[~half] == pytest.approx(expected[~half], abs=1e-3)
+            assert_close((after[:, POINTS] * 864)[~half], expected[~half], atol=1e-3)
             scores.extend(env.log[over, SCORE])
-        assert len(scores) >= 8
-        assert np.mean(scores) > 700
+        assert len(scores) >= 32
+        assert np.mean(scores) >= 820
 
 
 def test_random_policy_scores_as_published():

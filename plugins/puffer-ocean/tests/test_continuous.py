@@ -17,6 +17,10 @@ SCORE, PERF, RETURN, LENGTH, ILLEGAL, OUT = range(6)
 PUSHES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.float32)
 
 
+def assert_close(actual, expected, atol=1e-6):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
 def _open(params=None, num_envs=64, seed=1):
     env = NativeEnv(resolve(TABLE), params, num_envs=num_envs, seed=seed)
     env.reset(seed=seed)
@@ -58,8 +62,8 @@ def test_every_step_agrees_with_the_rules_in_float64(params):
             length += 1
             over = env.terminals | env.truncations
             last = np.where(over[:, None], env.final_observations, env.observations)
-            assert last[:, POSITION] == pytest.approx(position, abs=1e-6)
-            assert last[:, VELOCITY] == pytest.approx(velocity, abs=1e-6)
+            assert_close(last[:, POSITION], position)
+            assert_close(last[:, VELOCITY], velocity)
             assert np.array_equal(last[:, TARGET], before[:, TARGET])
 
             distance = np.hypot(*(before[:, TARGET] - position).T)
@@ -71,15 +75,15 @@ def test_every_step_agrees_with_the_rules_in_float64(params):
             assert np.array_equal(env.terminals[clear], (out | reached)[clear])
             assert np.array_equal(env.truncations[clear], late[clear])
             expected = np.select([out, reached, late], [-1, 5, 0], 0.02 * (1 - distance))
-            assert env.rewards[clear] == pytest.approx(expected[clear], abs=1e-6)
+            assert_close(env.rewards[clear], expected[clear])
 
             total += env.rewards
             known = over & clear
-            assert env.log[known, OUT] == pytest.approx(np.float64(out[known]))
-            assert env.log[known, SCORE] == pytest.approx(np.float64(reached[known]))
-            assert env.log[known, PERF] == pytest.approx(np.float64(reached[known]))
-            assert env.log[over, RETURN] == pytest.approx(total[over], abs=1e-4)
-            assert env.log[over, LENGTH] == pytest.approx(length[over])
+            assert np.array_equal(env.log[known, OUT], out[known])
+            assert np.array_equal(env.log[known, SCORE], reached[known])
+            assert np.array_equal(env.log[known, PERF], reached[known])
+            assert_close(env.log[over, RETURN], total[over], atol=1e-4)
+            assert np.array_equal(env.log[over, LENGTH], length[over])
             total[over] = length[over] = 0
             ends += [out.sum(), reached.sum(), late.sum()]
         assert ends[:2].min() > 0
