@@ -1,0 +1,104 @@
+"""A third party's plugin, found through its metadata by another process, and broken ones beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Site
+
+BROKEN = {
+    "import-error": "import a_package_that_is_not_there",
+    "syntax-error": "def half(:",
+    "system-exit": "raise SystemExit(3)",
+    "keyboard-interrupt": "raise KeyboardInterrupt",
+    "raises-in-hook": "@hookimpl\ndef puffer_envs():\n    return 1 / 0",
+    "wrong-return": "@hookimpl\ndef puffer_envs():\n    return ['env']",
+    "half-way": "@hookimpl\ndef puffer_envs():\n    yield EnvSpec('half/way', make='a:b')\n    raise ValueError",
+    "unknown-hook": "@hookimpl\ndef puffer_wishes():\n    return []",
+    "extra-argument": "@hookimpl\ndef puffer_envs(config):\n    return []",
+    "other-api": "puffer_api = 7",
+    "no-api": "del puffer_api",
+}
+TAKEN = {
+    "taken-name": "@hookimpl\ndef puffer_envs():\n    return [EnvSpec('x/y', make='a:b', aliases=('corridor',))]",
+    "own-name-twice": "@hookimpl\ndef puffer_policies():\n    return 2 * [PolicySpec('twice', encoder='a:b')]",
+    "core-name": "@hookimpl\ndef puffer_policies():\n    return [PolicySpec('mlp', encoder='a:b')]",
+}
+
+
+def run_json(site: Site, *args: str) -> Any:
+    done = site.run(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["toy/corridor", "corridor", "TOY-Corridor"])
+def test_toy_environment_is_found_under_every_spelling(site: Site, name: str) -> None:
+    site.toy()
+    found = run_json(site, "envs", name)
+    assert found == {
+        "name": "toy/corridor",
+        "aliases": ["corridor"],
+        "observation": "Box(0.0, 1.0, (2,), float32)",
+        "action": "Discrete(2)",
+        "params": [
+            {
+                **dict.fromkeys(("min", "max", "step", "choices", "live", "help")),
+                "name": "length",
+                "kind": "int",
+                "default": 5,
+            }
+        ],
+        "log_fields": ["score", "perf", "episode_return", "episode_length"],
+        "limits": [],
+        "plugin": "toy",
+    }
+
+
+def test_toy_family_lists_and_resolves_its_rooms(site: Site) -> None:
+    site.toy()
+    assert [row["name"] for row in run_json(site, "envs", "rooms/")["envs"]] == ["rooms/long", "rooms/short"]
+    assert run_json(site, "envs", "rooms-LONG")["name"] == "rooms/LONG"
+    done = site.run("envs", "rooms/lnog")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: unknown room `lnog`\nhint: did you mean `long`?\n"
+
+
+def test_toy_command_runs(site: Site) -> None:
+    site.toy()
+    done = site.run("toy", "--loud")
+    assert (done.returncode, done.stdout) == (0, "HELLO\n")
+
+
+def test_broken_plugins_are_listed_with_reason_and_stop_nothing(site: Site) -> None:
+    site.toy()
+    for name, source in {**BROKEN, **TAKEN}.items():
+        site.plugin(name, source)
+    site.plugin("same", "", distribution="first-same")
+    site.plugin("same", "", distribution="second-same")
+    states = {row["name"]: row for row in run_json(site, "plugins")["plugins"]}
+    assert {name for name in states if states[name]["state"] == "broken"} == set(BROKEN)
+    assert {name for name in states if states[name]["state"] == "conflict"} == {*TAKEN, "same", "toy"}
+    assert all(row["reason"] for row in states.values() if row["state"] != "loaded")
+    assert run_json(site, "envs", "toy/corridor")["name"] == "toy/corridor"
+    done = site.run("envs", "corridor")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: environment `corridor` is claimed twice: by `x/y` of plugin taken-name")
+    assert site.run("--block-plugin", "taken-name", "envs", "corridor").returncode == 0
+    assert site.run("toy").stdout == "hello\n"
+    assert site.run("--help").stderr == ""
+
+
+@pytest.mark.parametrize("name", ["import-error", "raises-in-hook"])
+def test_errors_of_a_broken_plugin_are_raised_for_its_author(site: Site, name: str) -> None:
+    site.plugin(name, BROKEN[name])
+    done = site.run("envs", PUFFER_RAISE_PLUGIN_ERRORS="1")
+    assert done.returncode == 1
+    assert f"puffer_{name.replace('-', '_')}_entry.py" in done.stderr
+    assert done.stderr.startswith("Traceback")
+    assert site.run("--block-plugin", name, "envs", PUFFER_RAISE_PLUGIN_ERRORS="1").returncode == 0
+    assert site.run("envs", PUFFER_RAISE_PLUGIN_ERRORS="1", PUFFER_PLUGINS="").returncode == 0
