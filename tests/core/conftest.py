@@ -58,13 +58,18 @@ class Site:
         """Return a manager that loads the plugins of this site only."""
         return PluginManager(**{"select": self.names, **settings})
 
-    def run(self, *args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run `puffer` with these arguments in a process of its own."""
+        return self.python("-m", "puffer_core", *args, **env)
+
+    def python(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run Python with the plugins of this site beside the installed ones."""
         return subprocess.run(
-            [sys.executable, "-m", "puffer_core", *args],
+            [sys.executable, *args],
             capture_output=True,
             text=True,
             timeout=120,
-            cwd=cwd or self.path,
+            cwd=self.path.parent,
             env={**os.environ, "PYTHONPATH": str(self.path), "OMP_NUM_THREADS": "1", **env},
         )
 

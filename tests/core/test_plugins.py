@@ -60,6 +60,15 @@ def test_core_is_its_own_first_plugin() -> None:
     assert core.sweepers.names() == []
 
 
+def test_everything_the_core_registers_can_be_resolved() -> None:
+    core = PluginManager(no_plugins=True)
+    for registry in (core.backends, core.trainers, core.policies, core.loggers):
+        for spec in registry.specs():
+            for field in spec._targets:
+                target = getattr(spec, field)
+                assert target is None or callable(resolve(target))
+
+
 def test_plugin_registers_its_specs_with_its_name_and_version(site: Site) -> None:
     site.plugin("toy", POLICY.format(name="net"))
     spec = site.manager().policies.get("net")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,3 +103,55 @@ def test_errors_of_a_broken_plugin_are_raised_for_its_author(site: Site, name: s
     assert done.stderr.startswith("Traceback")
     assert site.run("--block-plugin", name, "envs", PUFFER_RAISE_PLUGIN_ERRORS="1").returncode == 0
     assert site.run("envs", PUFFER_RAISE_PLUGIN_ERRORS="1", PUFFER_PLUGINS="").returncode == 0
+
+
+TRAIN = """
+import json, sys
+import puffer_core
+print(json.dumps(puffer_core.train(sys.argv[1], options=sys.argv[2:])))
+"""
+TINY = [
+    "--vec.num-envs",
+    "4",
+    "--train.horizon",
+    "16",
+    "--train.minibatch-size",
+    "64",
+    "--train.total-timesteps",
+    "192",
+]
+
+
+def train(site: Site, name: str, *options: str) -> tuple[dict[str, Any], Path, str]:
+    """Train for three epochs; return the result, the run directory, and what was said on stderr."""
+    done = site.python("-c", TRAIN, name, *TINY, "--policy.hidden-size", "16", *options)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    return result, site.path.parent / result["run_dir"], done.stderr
+
+
+def test_toy_environment_policy_logger_and_observer_are_used_in_a_run(site: Site) -> None:
+    site.toy()
+    site.plugin("broken", BROKEN["raises-in-hook"])
+    result, directory, _ = train(
+        site, "corridor", "--policy.name", "toy-net", "--logger", "toy-log", "--env.length", "3"
+    )
+    assert (result["env"], result["steps"]) == ("toy/corridor", 192)
+    assert (directory / "toy-observer.txt").read_text().split("\n") == [
+        *("started", "epoch 1", "epoch 2", "epoch 3", "finished 192", ""),
+    ]
+    steps = [line.split()[0] for line in (directory / "toy-log.txt").read_text().splitlines()]
+    assert steps[-1] == "192"
+    config = (directory / "config.ini").read_text()
+    assert "name = toy-net" in config
+    assert "length = 3" in config
+
+
+def test_observer_that_raises_is_reported_once_and_training_goes_on(site: Site) -> None:
+    site.toy()
+    site.plugin("rude", "@hookimpl\ndef puffer_epoch_finished(run, metrics):\n    raise ValueError('rude')")
+    result, directory, said = train(site, "corridor")
+    assert result["steps"] == 192
+    assert (directory / "toy-observer.txt").read_text().endswith("finished 192\n")
+    report = "plugin rude 1.0: puffer_epoch_finished raised ValueError: rude (puffer_rude_entry.py:6)"
+    assert said.count(report) == 1
