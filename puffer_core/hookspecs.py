@@ -51,7 +51,7 @@ class Run(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """The last row of ``metrics.jsonl``; empty before the first."""
+        """Those of the last epoch; empty before the first."""
 
     @property
     def directory(self) -> Path:
@@ -119,9 +119,10 @@ def puffer_trainers() -> Iterable[TrainerSpec]:
 def puffer_loggers() -> Iterable[LoggerSpec]:
     """Places that metrics are mirrored to, chosen with ``--logger``.
 
-    Called once per process by `PluginManager.load`; the logger of a spec is made once per run and gets one
-    ``log(step, metrics)`` per epoch. What it raises never stops training. What happens on an exception here or a name
-    claimed twice: as for `puffer_vector_backends`. Model: ``puffer_core.builtin`` (`jsonl`).
+    Called once per process by `PluginManager.load`; the logger of a spec is made once per run, and its
+    ``log(step, metrics)`` is called between rollouts, at most about twice a second. What it raises never stops
+    training. What happens on an exception here or a name claimed twice: as for `puffer_vector_backends`.
+    Model: ``puffer_core.builtin`` (`jsonl`).
     """
     raise NotImplementedError
 
@@ -152,10 +153,10 @@ def puffer_run_started(run: Run) -> None:
 
 @hookspec
 def puffer_epoch_finished(run: Run, metrics: Mapping[str, float]) -> None:
-    """Called once per epoch by the trainer's job, after the epoch's row was written to ``metrics.jsonl``.
+    """Called once per epoch by the trainer's job, after the rollout was learnt from.
 
-    ``metrics`` is that row: keep this quick, the next rollout waits for it. On an exception: as for
-    `puffer_run_started`. Model: the curriculum in ``docs/plugins.md``.
+    ``metrics`` are the epoch's, with the keys of a row of ``metrics.jsonl``. Keep this quick: the next rollout waits for
+    it. On an exception: as for `puffer_run_started`. Model: the curriculum in ``docs/plugins.md``.
     """
     raise NotImplementedError
 
