@@ -18,11 +18,12 @@
 #define BREAKOUT_MAX_ANGLE_DEG 89.0  // from vertical, so that a struck ball always rises
 #define BREAKOUT_PI 3.14159265358979323846
 
-// Observation, float32:
-//   0 paddle_x / width        3 ball_y / height                          6 balls in play / 5    9 paddle width / full
-//   width 1 paddle_y / height       4 vx / max_ball_speed, published: px per   7 score / maximum      10.. bricks, row
-//   by row: 2 ball_x / width          5 vy   frame / 512                         8 spare balls / 5         0 present, 1
-//   destroyed
+// Observation, float32 (10 + rows x cols,):
+//   0 paddle x / width   1 paddle y / height   2 ball x / width   3 ball y / height
+//   4, 5 ball velocity / max_ball_speed, or (published_velocity = 1) in pixels per frame / 512
+//   6 balls in play / 5   7 score / maximum   8 spare balls / 5   9 paddle width / paddle_width
+//   10.. bricks, row by row: 0 present, 1 destroyed
+// Action, Discrete(3): 0 stay, 1 left, 2 right; continuous = 1: Box(1), the share of paddle_speed to the right.
 enum { BREAKOUT_SCALARS = 10 };
 
 enum {

@@ -1,6 +1,6 @@
 // cartpole: push a cart left or right so that the pole on it stays up and the cart on its track. Frictionless, explicit
 // Euler, positions first; one step is dt, 0.02 s. Falling or leaving ends the episode, surviving max_steps cuts it.
-// Source: ocean-envs 6.21; Barto, Sutton and Anderson 1983 as corrected by Florian 2007, and as in Gymnasium.
+// Source: PufferLib's cartpole; Barto, Sutton and Anderson 1983 as corrected by Florian 2007, and as in Gymnasium.
 //
 // Observation, float32 (4,), unscaled or (scaled = 1) each divided by the number in brackets:
 //   0 cart position, m [2.4]   1 cart velocity, m/s [3]   2 pole angle from upright, rad [0.2094]   3 its rate, rad/s

@@ -1,7 +1,7 @@
 // continuous: steer a point by its acceleration to a target in the square [-1, 1] x [-1, 1] without leaving it.
 // Reaching the target wins, leaving the square fails, after max_steps the episode is cut. One step has no unit of time:
 // the velocity grows by accel x action, then the position by the velocity.
-// Source: ocean-envs 6.8; PufferLib 3 continuous.
+// Source: PufferLib 3's continuous.
 //
 // Observation, float32 (6,): 0 x, 1 y, 2 velocity in x, 3 in y, 4 target x, 5 target y; y grows downwards.
 // Action, Box(2): acceleration in x and y; discretize = 1: Discrete(4): 0 left, 1 right, 2 up, 3 down, each in full.
