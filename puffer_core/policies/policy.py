@@ -1,0 +1,168 @@
+"""A policy: encoder, core, and a fused decoder for logits and value.
+
+Tensor names, shared with the native trainer's checkpoints: ``encoder.weight`` (D, O), ``layers.{l}.weight``,
+``decoder.weight`` (A + 1, D) whose last row is the value, ``decoder.logstd`` (1, K) for a Box, and biases. Sizes: D
+width of the trunk, O flat observation, A logits, L layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from puffer_core.config.schema import PolicyConfig
+from puffer_core.plugins import manager, resolve
+from puffer_core.policies.actions import ActionLayout
+from puffer_core.policies.encoders import uniform
+from puffer_core.policies.mingru import MinGRULayer
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": nn.functional.gelu}
+
+
+class Policy(nn.Module):
+    """The built-in network; `make_policy` makes one.
+
+    Acting goes row by row with an explicit state, training over whole segments with the resets of acting time; both
+    compute the same numbers up to rounding.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, layout: ActionLayout, config: PolicyConfig, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.layout = layout
+        self.width = config.hidden_size
+        self.is_recurrent = config.core == "mingru"
+        self.activation = ACTIVATIONS[config.activation]
+        self.encoder = encoder
+        if self.is_recurrent:
+            self.layers = nn.ModuleList(MinGRULayer(self.width, generator) for _ in range(config.num_layers))
+        else:
+            self.layers = nn.ModuleList(Linear(self.width, config.bias, generator) for _ in range(config.num_layers))
+        self.decoder = Decoder(self.width, layout, config.bias, generator)
+
+    @property
+    def logstd(self) -> Tensor | None:
+        """(1, K) log-deviations of a Box, shared over states; None for discrete actions."""
+        return self.decoder.logstd
+
+    def initial_state(self, rows: int) -> Tensor:
+        """Return the (L, rows, D) state before the first observation; L is 0 without a recurrent core."""
+        return self.decoder.weight.new_zeros(len(self.layers) if self.is_recurrent else 0, rows, self.width)
+
+    def forward_eval(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (logits (n, A), values (n,), new state) for one observation of each row; ``state`` stays as it is."""
+        x = self.encoder(observations)
+        if not self.is_recurrent:
+            return (*self.decoder(self._feed_forward(x)), state)
+        after = []
+        for layer, before in zip(self.layers, state, strict=True):
+            x, new = layer.step(x, before)  # type: ignore[operator]
+            after.append(new)
+        return (*self.decoder(x), torch.stack(after) if len(after) > 1 else after[0][None])
+
+    def forward(self, observations: Tensor, state: Tensor, resets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (logits (H*S, A), values (H*S,)) of whole segments, time-major, for training.
+
+        Args:
+            observations: (H, S, *shape).
+            state: (L, S, D), the state that entered the first step.
+            resets: (H, S) bool, the state was zeroed before that step; row 0 is in ``state`` already.
+        """
+        horizon, segments = observations.shape[:2]
+        x = self.encoder(observations.flatten(0, 1))
+        if not self.is_recurrent:
+            return self.decoder(self._feed_forward(x))  # type: ignore[no-any-return]
+        indices = resets[1:].flatten().nonzero().squeeze(1) + segments
+        x = x.view(horizon, segments, self.width)
+        for layer, entering in zip(self.layers, state, strict=True):
+            x = layer(x, entering, indices)
+        return self.decoder(x.view(horizon * segments, self.width))  # type: ignore[no-any-return]
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        x = self.activation(x)
+        for layer in self.layers:
+            x = self.activation(layer(x))
+        return x
+
+
+class Linear(nn.Module):
+    """A square layer of the feed-forward core."""
+
+    def __init__(self, width: int, bias: bool, generator: torch.Generator) -> None:
+        super().__init__()
+        self.weight = uniform(width, width, math.sqrt(2.0 / width), generator)
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return W x + b for each row."""
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+class Decoder(nn.Module):
+    """Logits (or means) and value from one matrix; for a Box also the log-deviations."""
+
+    def __init__(self, width: int, layout: ActionLayout, bias: bool, generator: torch.Generator) -> None:
+        super().__init__()
+        self.weight = uniform(layout.width + 1, width, 1.0 / math.sqrt(width), generator)
+        self.bias = nn.Parameter(torch.zeros(layout.width + 1)) if bias else None
+        self.logstd = nn.Parameter(torch.zeros(1, layout.width)) if layout.is_continuous else None
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (logits (n, A), values (n,)) for (n, D)."""
+        logits, values = _Decode.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return logits, values
+
+
+class _Decode(torch.autograd.Function):
+    """W x + b computed as (A + 1, n), the layout in which the heads are evaluated; logits are its transposed view."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, weight)
+        ctx.has_bias = bias is not None
+        out = torch.mm(weight, x.t())
+        if bias is not None:
+            out += bias[:, None]
+        return out[:-1].t(), out[-1]
+
+    @staticmethod
+    def backward(ctx: Any, d_logits: Tensor, d_values: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Gradients of x, weight and bias."""
+        x, weight = ctx.saved_tensors
+        grad = torch.cat([d_logits.t(), d_values[None]])
+        return torch.mm(grad.t(), weight), torch.mm(grad, x), grad.sum(1) if ctx.has_bias else None
+
+
+def make_policy(
+    config: PolicyConfig,
+    observation_space: spaces.Box,
+    action_space: spaces.Space[Any],
+    generator: torch.Generator,
+    options: object | None = None,
+) -> Policy:
+    """Build the network that ``config`` describes, with weights drawn from ``generator``.
+
+    Args:
+        config: Encoder, core, sizes.
+        observation_space: Of one agent.
+        action_space: Of one agent.
+        generator: Source of all initial weights.
+        options: The options dataclass of the encoder's plugin, for encoders that declare one.
+
+    Raises:
+        UnknownNameError: If no plugin supplies an encoder of that name.
+    """
+    spec = manager().policies.get(config.name)
+    encoder: Any = resolve(spec.encoder)
+    arguments: dict[str, Any] = {} if spec.options is None else {"options": options}
+    layout = ActionLayout.from_space(action_space)
+    with torch.random.fork_rng(devices=[]):  # an encoder that draws from torch's own generator is seeded, too
+        torch.manual_seed(generator.initial_seed())
+        body = encoder(observation_space, config.hidden_size, config.bias, generator, **arguments)
+    return Policy(body, layout, config, generator)

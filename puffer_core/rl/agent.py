@@ -1,0 +1,123 @@
+"""A trained agent in one's own code: ``puffer_core.load(RUN).act(observations, state)``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor
+
+from puffer_core.config.schema import PolicyConfig
+from puffer_core.errors import RunError, ShapeError
+from puffer_core.policies import Policy, make_policy
+from puffer_core.rl import checkpoint
+from puffer_core.rl.streams import generator
+from puffer_core.runs import find_checkpoint
+
+
+class Agent:
+    """A policy with its weights, ready to act on rows of observations.
+
+    Args:
+        policy: The network.
+        observation_space: Of one agent.
+        action_space: Of one agent.
+        path: The checkpoint.
+        seed: Of the sampling.
+
+    Attributes:
+        step: Agent-steps of training behind it.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        observation_space: spaces.Box,
+        action_space: spaces.Space[Any],
+        path: Path,
+        *,
+        step: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.policy, self.path, self.step = policy.eval(), path, step
+        self.observation_space, self.action_space = observation_space, action_space
+        self._generator = generator(seed, "actions")
+
+    def initial_state(self, rows: int) -> Tensor:
+        """Return the state before the first observation of ``rows`` episodes."""
+        return self.policy.initial_state(rows)
+
+    @torch.no_grad()
+    def act(
+        self,
+        observations: NDArray[Any],
+        state: Tensor | None = None,
+        *,
+        greedy: bool = False,
+        resets: NDArray[np.bool_] | None = None,
+        action_mask: NDArray[np.uint8] | None = None,
+    ) -> tuple[NDArray[Any], Tensor]:
+        """Return an action for each row, as an environment takes them, and the state for the next call.
+
+        Args:
+            observations: (n, *shape) of the observation space.
+            state: What the call before returned; None at the start of n episodes.
+            greedy: Take the most likely action instead of drawing one.
+            resets: (n,) bool, rows whose episode has ended since the last call: they begin from state 0.
+            action_mask: (n, sum of head sizes), nonzero where an action is legal.
+
+        Raises:
+            ShapeError: If the observations are not rows of the observation space.
+        """
+        shape = self.observation_space.shape
+        if observations.ndim != len(shape) + 1 or observations.shape[1:] != shape:
+            raise ShapeError(f"observations have shape {observations.shape}, the agent takes rows of {shape}")
+        rows, layout, device = len(observations), self.policy.layout, self.policy.decoder.weight.device
+        before = self.initial_state(rows) if state is None else state
+        if resets is not None and resets.any():
+            before = before.clone()
+            before[:, torch.from_numpy(np.flatnonzero(resets)).to(device)] = 0.0
+        logits, _, after = self.policy.forward_eval(torch.from_numpy(observations).to(device), before)
+        mask = None if action_mask is None else torch.from_numpy(action_mask).to(device)
+        if greedy:
+            actions = layout.greedy(logits, mask)
+        else:
+            noise = layout.draw_noise((rows,), self._generator).to(device)
+            actions = layout.sample(logits, noise, mask, self.policy.logstd)
+        dtype = np.float32 if layout.is_continuous else np.int32
+        return layout.to_env(actions).cpu().numpy().astype(dtype).reshape(rows, *self.action_space.shape or ()), after
+
+
+def load(
+    source: str | os.PathLike[str], env: str | None = None, *, device: str = "cpu", seed: int = 0, runs_dir: Any = None
+) -> Agent:
+    """Return the agent of a run, at its latest checkpoint, or of one checkpoint.
+
+    Args:
+        source: A run directory, a checkpoint in it, a run id, or ``latest``.
+        env: Canonical name of the environment that an id or ``latest`` is looked up under.
+        device: Where it acts.
+        seed: Of the sampling.
+        runs_dir: Folder of the runs.
+
+    Raises:
+        RunError: If there is no such checkpoint, or it is damaged.
+    """
+    path = find_checkpoint(os.fspath(source), env, runs_dir)
+    content = checkpoint.read(path)
+    try:
+        config = PolicyConfig(**content.state["policy"])
+        observed, acted = (
+            checkpoint.restore_space(content.state[f"{kind}_space"]) for kind in ("observation", "action")
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"the checkpoint {path} is damaged: {error}") from error
+    assert isinstance(observed, spaces.Box)
+    policy = make_policy(config, observed, acted, torch.Generator())
+    checkpoint.load_model(policy, content.model, path)
+    return Agent(policy.to(device), observed, acted, path, step=content.state["global_step"], seed=seed)

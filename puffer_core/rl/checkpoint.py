@@ -1,0 +1,159 @@
+"""Checkpoints: a folder of named tensors and JSON. Reading one executes no code.
+
+    model.safetensors    weights and buffers of the policy, under their plain names
+    arrays.safetensors   optimiser.*, carry.*, env.* (saved environments), generator.*
+    state.json           counters, metrics not yet reported, spaces, network, and what the arrays belong to
+
+A folder is written beside its place, flushed to disk and renamed: whatever happens, the one that was there stays whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from puffer_core.errors import RunError
+
+FORMAT = 1
+MODEL, ARRAYS, STATE = "model.safetensors", "arrays.safetensors", "state.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What one folder holds."""
+
+    model: dict[str, Tensor]
+    arrays: dict[str, Tensor]
+    state: dict[str, Any]
+
+    def section(self, prefix: str) -> dict[str, Tensor]:
+        """Return the arrays called ``prefix.NAME``, by ``NAME``."""
+        start = prefix + "."
+        return {name[len(start) :]: array for name, array in self.arrays.items() if name.startswith(start)}
+
+
+def write(path: Path, content: Checkpoint) -> None:
+    """Write ``content`` to the folder ``path``, replacing what is there only once everything is on the disk.
+
+    Raises:
+        RunError: If it can't be written; ``path`` is then as it was.
+    """
+    partial, replaced = path.with_name(path.name + ".partial"), path.with_name(path.name + ".replaced")
+    state = json.dumps({"format": FORMAT, **content.state}, indent=1).encode()
+    try:
+        for leftover in (partial, replaced):
+            shutil.rmtree(leftover, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name, data in ((MODEL, _pack(content.model)), (ARRAYS, _pack(content.arrays)), (STATE, state)):
+            with (partial / name).open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync(partial)
+        if path.exists():
+            path.rename(replaced)
+        partial.rename(path)
+        _sync(path.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if replaced.exists() and not path.exists():
+            replaced.rename(path)
+        raise RunError(f"the checkpoint {path} could not be written: {error}", hint="is the disk full?") from error
+
+
+def read(path: Path) -> Checkpoint:
+    """Return what the folder ``path`` holds.
+
+    Raises:
+        RunError: If it is no checkpoint, is damaged, or was written in another format.
+    """
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        model, arrays = (load((path / name).read_bytes()) for name in (MODEL, ARRAYS))
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is not a checkpoint: {Path(str(error.filename)).name} is missing") from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise RunError(f"the checkpoint {path} is damaged: {error}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        found = state.get("format") if isinstance(state, dict) else None
+        raise RunError(f"the checkpoint {path} has format {found}, this version reads {FORMAT}")
+    return Checkpoint(model, arrays, state)
+
+
+def plain(policy: nn.Module) -> nn.Module:
+    """Return the module itself from under `torch.compile` and DistributedDataParallel, so that names are plain."""
+    while True:
+        inner = getattr(policy, "_orig_mod", None)
+        if inner is None and isinstance(policy, nn.parallel.DistributedDataParallel):
+            inner = policy.module
+        if inner is None:
+            return policy
+        policy = inner
+
+
+def load_model(policy: nn.Module, model: Mapping[str, Tensor], path: Path) -> None:
+    """Copy the weights into ``policy``; every one must be there, and nothing else.
+
+    Raises:
+        RunError: If names or shapes differ; the text gives the first that does.
+    """
+    own = plain(policy).state_dict()
+    for name in sorted(own.keys() | model.keys()):
+        mine, theirs = (None if name not in tensors else tuple(tensors[name].shape) for tensors in (own, model))
+        if mine != theirs:
+            msg = f"{path} does not fit this network: `{name}` is {theirs or 'missing'} there, {mine or 'missing'} here"
+            raise RunError(msg, hint="the network is described in config.ini beside it: [policy] must be the same")
+    plain(policy).load_state_dict(dict(model))
+
+
+def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
+    """Return a Box, Discrete or MultiDiscrete as JSON can hold it."""
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "multi_discrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, spaces.Box):
+        low, high = (_shorten(bound) for bound in (space.low, space.high))
+        return {"kind": "box", "shape": list(space.shape), "dtype": str(space.dtype), "low": low, "high": high}
+    raise RunError(f"a checkpoint can't hold the space {space}")
+
+
+def restore_space(description: Mapping[str, Any]) -> spaces.Space[Any]:
+    """Return the space that `describe_space` described."""
+    if description["kind"] == "discrete":
+        return spaces.Discrete(description["n"], start=description["start"])
+    if description["kind"] == "multi_discrete":
+        return spaces.MultiDiscrete(np.array(description["nvec"]), start=np.array(description["start"]))
+    dtype: Any = np.dtype(description["dtype"])
+    low, high = (np.array(description[bound], dtype) for bound in ("low", "high"))
+    shape = tuple(description["shape"])
+    return spaces.Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape, dtype.type)
+
+
+def _shorten(bound: np.ndarray[Any, Any]) -> Any:
+    same = bound.size > 0 and bool((bound == bound.flat[0]).all())
+    return bound.flat[0].item() if same else bound.tolist()
+
+
+def _pack(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,169 @@
+"""The PPO loss with its gradient in closed form (algorithms page, section 4).
+
+Value and gradient come from one pass over arrays of (A, n) or (n,): autograd would launch three times as many kernels
+on arrays too small for any of them to matter. Never below float32. n: steps of a minibatch, A: logits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from puffer_core.policies.actions import HALF_LOG_2PI, ActionLayout, full_precision
+
+TERMS = ("policy", "value", "entropy", "old_kl", "kl", "clipfrac", "importance")
+"""What `ppo_loss` reports, in this order."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Clips and weights of the loss."""
+
+    clip: float
+    vf_clip: float
+    vf: float
+    ent: float
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a minibatch is judged by; n steps each.
+
+    Attributes:
+        actions: (n,) or (n, K) as drawn, not clipped.
+        logprobs, values: Of acting time; ``values`` centres the value clip.
+        advantages: Normalised and weighted.
+        returns: Advantages, neither normalised nor weighted, plus values.
+        action_mask: (n, A), nonzero where an action was legal, or None.
+        live: (n,) bool, an agent acted; None if one did everywhere.
+        count: Live steps in the whole minibatch, over all its parts and ranks; the means divide by it.
+    """
+
+    actions: Tensor
+    logprobs: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    action_mask: Tensor | None
+    live: Tensor | None
+    count: float
+
+
+def ppo_loss(
+    logits: Tensor, values: Tensor, logstd: Tensor | None, layout: ActionLayout, targets: Targets, coefs: Coefficients
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (the loss, its `TERMS` in one array, the importance ratio of each step); only the loss is differentiable.
+
+    A step on which nobody acted takes part in nothing, whatever numbers stand there; its ratio is 1.
+    """
+    loss, terms, ratio = _PPOLoss.apply(logits, values, logstd, layout, targets, coefs)  # type: ignore[no-untyped-call]
+    return loss, terms, ratio
+
+
+class _PPOLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        values: Tensor,
+        logstd: Tensor | None,
+        layout: ActionLayout,
+        targets: Targets,
+        coefs: Coefficients,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        heads = _Discrete(logits, layout, targets) if logstd is None else _Box(logits, logstd, targets)
+        live = targets.live
+        log_ratio = _select(live, heads.logprob - targets.logprobs)
+        advantage = _select(live, targets.advantages)
+        ratio = log_ratio.exp()
+        gain = advantage * ratio
+        clipped = advantage * ratio.clamp(1.0 - coefs.clip, 1.0 + coefs.clip)
+        value_loss, d_values = _value_loss(full_precision(values), targets, coefs.vf_clip)
+        terms = torch.stack(
+            [
+                -torch.minimum(gain, clipped),
+                value_loss,
+                _select(live, heads.entropy),
+                -log_ratio,
+                (ratio - 1.0) - log_ratio,
+                ((ratio - 1.0).abs() > coefs.clip).to(ratio.dtype),
+                ratio if live is None else ratio * live,
+            ]
+        )
+        terms = terms.sum(1) / targets.count
+        loss = terms[0] + coefs.vf * terms[1] - coefs.ent * terms[2]
+
+        # Where the clipped branch is strictly larger, its ratio is a constant: no gradient.
+        d_logprob = gain * (gain <= clipped) * (-1.0 / targets.count)
+        d_logits, d_logstd = heads.gradient(d_logprob, coefs.ent / targets.count)
+        ctx.gradients = (d_logits.to(logits.dtype), d_values * (coefs.vf / targets.count), d_logstd)
+        ctx.mark_non_differentiable(terms, ratio)
+        return loss, terms, ratio
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad: Tensor, _terms: Tensor, _ratio: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+        """Scale what the forward pass has computed."""
+        d_logits, d_values, d_logstd = ctx.gradients
+        return d_logits * grad, d_values * grad, None if d_logstd is None else d_logstd * grad, None, None, None
+
+
+def _value_loss(values: Tensor, targets: Targets, clip: float) -> tuple[Tensor, Tensor]:
+    """Return the clipped squared error of each step, halved, and its derivative."""
+    error = _select(targets.live, values - targets.returns)
+    change = _select(targets.live, values - targets.values)
+    # Not V_old + clamp(change) - R: in floating point V_old + (v - V_old) is not v, and 1 % of gradients would vanish.
+    moved = error + (change.clamp(-clip, clip) - change)
+    square, moved_square = error.square(), moved.square()
+    return 0.5 * torch.maximum(square, moved_square), error * (square >= moved_square)
+
+
+class _Discrete:
+    """Log-probability and entropy of one or more discrete heads, and their gradient with respect to the logits."""
+
+    def __init__(self, logits: Tensor, layout: ActionLayout, targets: Targets) -> None:
+        self._live = targets.live
+        self._actions = targets.actions.reshape(len(logits), -1).t()[:, None]
+        self._logp = [torch.log_softmax(head, 0) for head in layout.heads(logits, targets.action_mask)]
+        self._p = [logp.exp() for logp in self._logp]
+        self._entropies = [-(p * logp).sum(0) for p, logp in zip(self._p, self._logp, strict=True)]
+        chosen = [logp.gather(0, a)[0] for logp, a in zip(self._logp, self._actions, strict=True)]
+        self.logprob = sum(chosen[1:], start=chosen[0])
+        self.entropy = sum(self._entropies[1:], start=self._entropies[0])
+
+    def gradient(self, d_logprob: Tensor, entropy_weight: float) -> tuple[Tensor, None]:
+        """Return dL/dz = g (1[j = a] - p) + w p (H + log p), as (n, A); masked logits have p = 0 and get none."""
+        grads = []
+        for logp, p, entropy, action in zip(self._logp, self._p, self._entropies, self._actions, strict=True):
+            grad = logp.add(entropy).mul_(entropy_weight).sub_(d_logprob).mul_(p)
+            grads.append(grad.scatter_add_(0, action, d_logprob[None]))
+        return _select(self._live, torch.cat(grads) if len(grads) > 1 else grads[0]).t(), None
+
+
+class _Box:
+    """Log-probability and entropy of independent normals, and their gradient for means and log-deviations."""
+
+    def __init__(self, means: Tensor, logstd: Tensor, targets: Targets) -> None:
+        self._live = targets.live
+        self._inverse = torch.exp(-logstd)
+        self._deviations = (targets.actions - full_precision(means)) * self._inverse
+        self.logprob = (-0.5 * self._deviations.square() - HALF_LOG_2PI - logstd).sum(1)
+        self.entropy = (logstd + (0.5 + HALF_LOG_2PI)).sum(1).expand(len(means))
+
+    def gradient(self, d_logprob: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+        """Return dL/dm = g (a - m) / s^2 and dL/dlog s, the sum of g ((a - m)^2 / s^2 - 1) - w over live steps."""
+        deviations = _select(self._live, self._deviations.t()).t()
+        weight = d_logprob[:, None]
+        d_means = weight * deviations * self._inverse
+        live = len(deviations) if self._live is None else self._live.sum()
+        d_logstd = (weight * (deviations.square() - 1.0)).sum(0, keepdim=True) - entropy_weight * live
+        return d_means, d_logstd
+
+
+def _select(live: Tensor | None, array: Tensor) -> Tensor:
+    """Return ``array`` with 0 where nobody acted; the last axis runs over steps."""
+    return array if live is None else torch.where(live, array, 0.0)

@@ -1,0 +1,81 @@
+"""Which rows a minibatch is made of, and how their advantages are scaled (algorithms page, section 3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+EPS = 1e-8
+FLOOR = 1e-6
+
+
+def probabilities(advantages: Tensor, alpha: float) -> Tensor:
+    """Return (N,) float64 probabilities that sum to 1, from (H, N) advantages: (sum of |A|) ^ alpha plus a floor."""
+    priority = advantages.abs().sum(0).double().pow(alpha)
+    priority = torch.where(priority.isfinite(), priority, 0.0) + FLOOR
+    return priority / priority.sum()
+
+
+def draw(probability: Tensor, uniforms: Tensor) -> Tensor:
+    """Return one row for each uniform number in [0, 1): the first whose cumulated probability exceeds it."""
+    cdf = probability.cumsum(0)
+    return torch.searchsorted(cdf, uniforms.double() * cdf[-1], right=True).clamp_(max=len(cdf) - 1)
+
+
+def importance(probability: Tensor, rows: Tensor, beta: float) -> Tensor:
+    """Return (S,) weights (N p) ^ -beta of the drawn rows; not divided by their maximum."""
+    return (len(probability) * probability[rows]).pow(-beta).float()
+
+
+def normalize(advantages: Tensor, live: Tensor | None) -> Tensor:
+    """Return advantages with mean 0 and standard deviation 1 over live steps; 0 where they hardly differ.
+
+    Per minibatch, not per rollout: rows are drawn by priority, so the rollout's statistics do not describe them.
+
+    Args:
+        advantages: Any shape, 0 on steps that are not live.
+        live: The same shape, 1.0 where a step counts; None if all do.
+    """
+    if live is None:
+        count = advantages.new_tensor(advantages.numel())
+        centred = advantages - advantages.mean()
+    else:
+        count = live.sum()
+        centred = (advantages - advantages.sum() / count.clamp(min=1)) * live
+    std = (centred.square().sum() / (count - 1).clamp(min=1)).sqrt()
+    differ = std > FLOOR * advantages.abs().amax()
+    return centred * (differ / (std + EPS))
+
+
+class Replay:
+    """Draws the rows of each minibatch from a generator of its own.
+
+    Args:
+        segments: Rows per minibatch: S.
+        prio: Draw by priority with replacement; otherwise every row once per pass, shuffled.
+        alpha: Exponent of the priority.
+    """
+
+    def __init__(self, segments: int, *, prio: bool, alpha: float, generator: torch.Generator) -> None:
+        self._segments = segments
+        self._prio = prio
+        self._alpha = alpha
+        self.generator = generator
+        self._queue = torch.empty(0, dtype=torch.int64)
+
+    def begin_epoch(self) -> None:
+        """Forget what is left of the last pass."""
+        self._queue = self._queue[:0]
+
+    def next_rows(self, advantages: Tensor, beta: float) -> tuple[Tensor, Tensor | None]:
+        """Return (S,) rows and their (S,) weights, or None where all weigh 1, given (H, N) advantages."""
+        if not self._prio:
+            while len(self._queue) < self._segments:
+                one_pass = torch.randperm(advantages.shape[1], generator=self.generator)
+                self._queue = torch.cat([self._queue, one_pass])
+            rows, self._queue = self._queue[: self._segments], self._queue[self._segments :]
+            return rows.to(advantages.device), None
+        probability = probabilities(advantages, self._alpha)
+        uniforms = torch.rand(self._segments, generator=self.generator).to(advantages.device)
+        rows = draw(probability, uniforms)
+        return rows, importance(probability, rows, beta)

@@ -1,0 +1,282 @@
+"""The rollout of H + 1 columns: buffers, and the loop that fills them (rollout page, sections 1, 2 and 4).
+
+Row t of every buffer belongs to arrival t: the observation, and the reward and flags that came with it, caused by
+action t - 1. Column H is the carried arrival: it becomes column 0 of the next rollout, together with the recurrent
+state *before* it, so that the next rollout consumes it with its own weights. Time-major: a step writes one whole row.
+
+Sizes: H horizon, N rows (agents), A logits, K action heads, L layers, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from puffer_core.errors import EnvError, NonFiniteError, RunError
+from puffer_core.policies import Policy
+from puffer_core.rl.advantage import Folded, fold
+from puffer_core.rl.clock import PhaseClock
+
+if TYPE_CHECKING:
+    from puffer_core.vector.base import Vector
+
+
+@dataclass(frozen=True)
+class Segments:
+    """S rows of a rollout, (H, S, ...) time-major, as a minibatch reads them."""
+
+    observations: Tensor
+    actions: Tensor
+    logprobs: Tensor
+    resets: Tensor
+    state: Tensor
+    action_mask: Tensor | None
+
+
+class Rollout:
+    """Buffers of H + 1 columns for all rows of a vector, and the carried arrival.
+
+    Args:
+        vector: Environments; every receive brings all rows.
+        policy: Acts, without gradient.
+        horizon: Actions per row and rollout: H.
+        generator: Source of the numbers that actions are drawn with, on the CPU; a rollout always takes equally many.
+        device: Where the policy is.
+        storage: Where observations are kept: ``device``, or the CPU to save its memory.
+        reward_clip: Clip stored rewards to plus or minus this; 0 is off.
+        reset_state: Start every rollout from state 0.
+    """
+
+    def __init__(
+        self,
+        vector: Vector,
+        policy: Policy,
+        horizon: int,
+        generator: torch.Generator,
+        *,
+        device: torch.device,
+        storage: torch.device,
+        reward_clip: float = 0.0,
+        reset_state: bool = False,
+        clock: PhaseClock | None = None,
+    ) -> None:
+        rows, layout, columns = vector.num_agents, policy.layout, (horizon + 1, vector.num_agents)
+        self._vector, self._policy, self.generator = vector, policy, generator
+        self._device, self._reward_clip, self._reset_state = device, reward_clip, reset_state
+        self._clock = clock or PhaseClock()
+        self.horizon, self.rows = horizon, rows
+        row = torch.from_numpy(vector.observations[:1])
+        self.observations = torch.zeros(*columns, *row.shape[1:], dtype=row.dtype, device=storage)
+        self.actions = torch.zeros(horizon, rows, *layout.shape, dtype=layout.dtype, device=device)
+        self.logits = torch.zeros(horizon, rows, layout.width, device=device)
+        self.values = torch.zeros(columns, device=device)
+        self.final_values = torch.zeros(columns, device=device)
+        self.logprobs = torch.zeros(horizon, rows, device=device)
+        self.rewards: NDArray[np.float32] = np.zeros(columns, np.float32)
+        self.terminals, self.truncations, self.resets = (np.zeros(columns, np.bool_) for _ in range(3))
+        self.alive: NDArray[np.bool_] = np.ones(columns, np.bool_)
+        self.action_masks: Tensor | None = None
+        if vector.action_mask is not None:
+            self.action_masks = torch.zeros(*columns, layout.width, dtype=torch.uint8, device=device)
+        self.state = policy.initial_state(rows)
+        self.snapshot = torch.zeros_like(self.state)
+
+    def start(self, seed: int) -> None:
+        """Reset the environments; the first observations wait in the last column, as if carried."""
+        self._vector.async_reset(seed)
+        self._vector.recv()
+        self.state.zero_()
+        self.alive[:] = True
+        self._store(self.horizon)
+        for flags in (self.rewards, self.terminals, self.truncations, self.resets):
+            flags[self.horizon] = 0
+
+    @torch.no_grad()
+    def collect(self) -> int:
+        """Fill the buffers with H actions of every row; return the live steps among them.
+
+        The numbers that actions are drawn with are taken beforehand: what happens on the way can't change how many.
+        """
+        self._clock.start()
+        noise = self._policy.layout.draw_noise((self.horizon, self.rows), self.generator).to(self._device)
+        self._clock.mark("sample")
+        self._carry()
+        for t in range(self.horizon):
+            self._act(t, noise[t])
+            self._vector.send(self._vector.actions)
+            self._vector.recv()
+            self._clock.mark("env")
+            self._store(t + 1)
+            self._clock.mark("copy")
+            self._bootstrap_truncated(t + 1)
+        # The carried state stays the one before the last observation: the next rollout consumes it again.
+        state = self._zeroed(self.state.clone(), self.horizon)
+        _, self.values[-1], _ = self._policy.forward_eval(self._observed(self.horizon), state)
+        self._clock.mark("forward")
+        mask = None if self.action_masks is None else self.action_masks[:-1].flatten(0, 1)
+        logits, actions = self.logits.flatten(0, 1), self.actions.flatten(0, 1)
+        logprobs = self._policy.layout.log_prob(logits, actions, mask, self._policy.logstd)
+        self.logprobs.copy_(logprobs.view_as(self.logprobs))
+        self._clock.mark("sample")
+        return int(self.alive[:-1].sum())
+
+    def _carry(self) -> None:
+        """Make the last arrival the first."""
+        for array in self._flags().values():
+            array[0] = array[-1]
+        self.observations[0] = self.observations[-1]
+        if self.action_masks is not None:
+            self.action_masks[0] = self.action_masks[-1]
+        if self._reset_state:
+            self.state.zero_()
+        self.final_values.zero_()
+
+    def _act(self, t: int, noise: Tensor) -> None:
+        """Zero the state where an episode began, act on observation t, and hand the actions to the environments."""
+        state = self._zeroed(self.state, t)
+        if t == 0:
+            self.snapshot.copy_(state)
+        logits, self.values[t], self.state = self._policy.forward_eval(self._observed(t), state)
+        self.logits[t] = logits
+        self._clock.mark("forward")
+        layout = self._policy.layout
+        mask = None if self.action_masks is None else self.action_masks[t]
+        actions = layout.sample(logits, noise, mask, self._policy.logstd)
+        self.actions[t] = actions
+        torch.from_numpy(self._vector.actions).copy_(layout.to_env(actions))
+        self._clock.mark("sample")
+
+    def _store(self, t: int) -> None:
+        """Copy arrival t out of the vector's buffers; absent agents leave zeros, whatever the buffers hold there."""
+        vector, before = self._vector, self.alive[t - 1]
+        self.observations[t].copy_(torch.from_numpy(vector.observations))
+        self.rewards[t] = vector.rewards
+        self.terminals[t], self.truncations[t], self.alive[t] = vector.terminals, vector.truncations, vector.masks
+        np.logical_or(self.terminals[t], self.truncations[t], out=self.resets[t])
+        if not before.all():
+            self.resets[t] |= ~before
+            self.rewards[t, ~before] = 0.0
+        if not self.alive[t].all():
+            self.observations[t].index_fill_(0, _indices(~self.alive[t]).to(self.observations.device), 0)
+        if self._reward_clip:
+            np.clip(self.rewards[t], -self._reward_clip, self._reward_clip, out=self.rewards[t])
+        if self.action_masks is not None:
+            self.action_masks[t].copy_(torch.from_numpy(vector.action_mask))
+
+    def _bootstrap_truncated(self, t: int) -> None:
+        """Value the last observation of each truncated episode, with the state before its reset."""
+        truncated = self.truncations[t]
+        if not truncated.any():
+            return
+        rows = np.flatnonzero(truncated & ~self.terminals[t] & self.alive[t - 1])
+        indices = torch.from_numpy(rows).to(self._device)
+        observations = torch.from_numpy(self._vector.final_observations[rows]).to(self._device)
+        _, values, _ = self._policy.forward_eval(observations, self.state.index_select(1, indices))
+        self.final_values[t].index_copy_(0, indices, values)
+        self._clock.mark("forward")
+
+    def _zeroed(self, state: Tensor, t: int) -> Tensor:
+        """Zero, in place, the state of rows that begin anew at observation t."""
+        if self.resets[t].any():
+            state.index_fill_(1, _indices(self.resets[t]).to(self._device), 0.0)
+        return state
+
+    def _observed(self, t: int) -> Tensor:
+        return self.observations[t].to(self._device, non_blocking=True)
+
+    def carry(self) -> dict[str, Tensor]:
+        """Return the last arrival and the state before it: all that the next rollout takes over."""
+        arrays = {name: torch.from_numpy(array[-1]) for name, array in self._flags().items()}
+        arrays |= {"observations": self.observations[-1], "state": self.state}
+        return arrays if self.action_masks is None else arrays | {"action_masks": self.action_masks[-1]}
+
+    def set_carry(self, arrays: Mapping[str, Tensor]) -> None:
+        """Take over what `carry` returned.
+
+        Raises:
+            RunError: If arrays are missing or of another shape.
+        """
+        own = self.carry()
+        if own.keys() != arrays.keys() or any(own[name].shape != arrays[name].shape for name in own):
+            raise RunError("the rows of the checkpoint are not those of these environments")
+        for name, array in own.items():
+            array.copy_(arrays[name])
+
+    def _flags(self) -> dict[str, NDArray[np.generic]]:
+        names = ("rewards", "terminals", "truncations", "alive", "resets")
+        return {name: getattr(self, name) for name in names}
+
+    def host(self, array: NDArray[np.generic]) -> Tensor:
+        """Return one of the host-side buffers on the device; on a CPU the same memory."""
+        return torch.from_numpy(array).to(self._device)
+
+    def gather(self, rows: Tensor) -> Segments:
+        """Return the given rows as a minibatch."""
+        stored, masks = self.observations[:-1], self.action_masks
+        return Segments(
+            observations=stored.index_select(1, rows.to(stored.device)).to(self._device),
+            actions=self.actions.index_select(1, rows),
+            logprobs=self.logprobs.index_select(1, rows),
+            resets=self.host(self.resets[:-1]).index_select(1, rows),
+            state=self.snapshot.index_select(1, rows),
+            action_mask=None if masks is None else masks[:-1].index_select(1, rows),
+        )
+
+    def live(self, rows: Tensor) -> Tensor | None:
+        """Return (H, S) bool, an agent acted, for the given rows; None if one always did."""
+        alive = self.alive[:-1]
+        return None if alive.all() else self.host(alive).index_select(1, rows)
+
+    def fold(self, gamma: float, gae_lambda: float) -> Folded:
+        """Return what the advantages of this rollout are made of, besides values and ratios."""
+        arrays = (self.rewards, self.terminals, self.truncations, self.alive)
+        rewards, terminals, truncations, alive = (self.host(array) for array in arrays)
+        return fold(rewards, terminals, truncations, self.final_values, alive, gamma, gae_lambda)
+
+    def check(self, step: int) -> None:
+        """Stop at the first number that is not finite, or the first live agent without a legal action.
+
+        Args:
+            step: Agent-steps before this rollout.
+
+        Raises:
+            NonFiniteError: If an observation, reward, logit or value is not finite.
+            EnvError: If a head of an action mask is all zero.
+        """
+        named = {
+            "observation": self.observations,
+            "reward": self.host(self.rewards),
+            "value of the final observation": self.final_values,
+            "logit": self.logits,
+            "value": self.values,
+        }
+        for name, buffer in named.items():
+            # One sum per rollout; it can only be finite where every number is.
+            if buffer.is_floating_point() and not bool(buffer.sum().isfinite()):
+                self._locate(name, ~buffer.isfinite(), step)
+        if self.action_masks is not None:
+            heads = torch.split(self.action_masks[:-1], list(self._policy.layout.sizes), -1)
+            illegal = torch.stack([(head.amax(-1) == 0) for head in heads], -1) & self.host(self.alive[:-1])[..., None]
+            if bool(illegal.any()):
+                t, row = (int(i) for i in illegal.nonzero()[0, :2])
+                raise EnvError(f"{self._place(t, row, step)}: the action mask allows no action")
+
+    def _locate(self, name: str, is_bad: Tensor, step: int) -> None:
+        found = is_bad.nonzero()
+        if len(found):
+            t, row = int(found[0, 0]), int(found[0, 1])
+            raise NonFiniteError(f"{self._place(t, row, step)}: {name} is not finite")
+
+    def _place(self, t: int, row: int, step: int) -> str:
+        instance, agent = divmod(row, self._vector.agents_per_env)
+        return f"environment {instance}, agent {agent}, step {step + int(self.alive[:t].sum()):,}"
+
+
+def _indices(flags: NDArray[np.bool_]) -> Tensor:
+    return torch.from_numpy(np.flatnonzero(flags))

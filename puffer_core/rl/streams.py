@@ -1,0 +1,30 @@
+"""One seed for a run: every generator is derived from it, and from nothing else.
+
+    environments   the seed itself; instance k of a C environment mixes it with k
+    policy         initial weights
+    actions        the noise that actions are drawn with
+    replay         which rows a minibatch is made of
+    restart        environments that a resumed run has to start anew, by epoch
+    evaluation     0 the environments of an evaluation, 1 the noise of its actions
+
+A stream is numpy's `SeedSequence` of the seed, spawned with (stream, rank): streams are independent, neighbouring
+seeds as well, and a rank of a distributed run has its own, but for the weights, which all ranks share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+STREAMS = ("policy", "actions", "replay", "restart", "evaluation")
+
+
+def derive(seed: int, stream: str, index: int = 0) -> int:
+    """Return the 63-bit seed of ``stream``; ``index`` is the rank, or for ``restart`` the epoch."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS.index(stream), index))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def generator(seed: int, stream: str, index: int = 0) -> torch.Generator:
+    """Return the generator of ``stream``, on the CPU whatever the device: the same numbers everywhere."""
+    return torch.Generator().manual_seed(derive(seed, stream, index))

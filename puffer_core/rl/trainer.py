@@ -1,0 +1,274 @@
+"""PuffeRL: collect a rollout of H steps from every row, learn from it in a few large minibatches, and again.
+
+`evaluate` and `train` make one epoch. The mathematics lie beside this file, a page each: `rollout`, `advantage`,
+`replay`, `loss`, `optim`, `schedule`. Sizes: H horizon, N rows, S rows of a minibatch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from puffer_core.config.plan import Plan
+from puffer_core.config.schema import Config
+from puffer_core.errors import NonFiniteError, UsageError
+from puffer_core.policies import Policy
+from puffer_core.rl import resume
+from puffer_core.rl.advantage import advantages
+from puffer_core.rl.clock import PHASES, PhaseClock
+from puffer_core.rl.loss import TERMS, Coefficients, Targets, ppo_loss
+from puffer_core.rl.means import Means
+from puffer_core.rl.optim import make_optimizer
+from puffer_core.rl.replay import Replay, normalize
+from puffer_core.rl.rollout import Rollout
+from puffer_core.rl.schedule import Rates, rates_at
+from puffer_core.rl.streams import generator
+
+if TYPE_CHECKING:
+    from puffer_core.vector.base import Vector
+
+
+class PuffeRL:
+    """Trains a policy on a vector of environments.
+
+    Args:
+        config: Decides everything but the counts.
+        vector: The environments, not yet reset; `close` closes them.
+        policy: The network, on ``device``.
+        plan: Horizon, minibatch size and number of epochs.
+        device: Where the network and the rollout are.
+
+    Attributes:
+        global_step: Agent-steps so far; those of absent agents don't count.
+        epoch: Rollouts learnt from so far, of `total_epochs`.
+        gradient_steps: Updates so far.
+        skipped_updates: Minibatches without a live step: they make no update.
+    """
+
+    def __init__(self, config: Config, vector: Vector, policy: Policy, plan: Plan, *, device: str = "cpu") -> None:
+        train, place = config.train, torch.device(device)
+        self.config, self.vector, self.policy, self.plan = config, vector, policy, plan
+        self.global_step = self.epoch = self.gradient_steps = 0
+        self.total_epochs = plan.epochs
+        self.optimizer = make_optimizer(policy, train)
+        self._clock = PhaseClock()
+        self.rollout = Rollout(
+            vector,
+            policy,
+            plan.horizon,
+            generator(config.base.seed, "actions"),
+            device=place,
+            storage=torch.device("cpu") if train.cpu_offload else place,
+            reward_clip=train.reward_clip,
+            reset_state=train.reset_state,
+            clock=self._clock,
+        )
+        self.replay = Replay(
+            plan.minibatch_size // plan.horizon,
+            prio=train.prio,
+            alpha=train.prio_alpha,
+            generator=generator(config.base.seed, "replay"),
+        )
+        self.skipped_updates = 0
+        self.is_started = False
+        self._is_collected = False
+        self._ratio = torch.ones(plan.horizon, vector.num_agents, device=place)
+        self.environment, self.losses, self.episodes = Means(), Means(), 0.0
+        self._started_at = time.perf_counter()
+        self._last_log = (0, self._started_at, self.profile)
+
+    @property
+    def profile(self) -> dict[str, float]:
+        """Seconds by phase since the trainer was made."""
+        return dict(self._clock.seconds)
+
+    def evaluate(self) -> None:
+        """Collect one rollout: H actions of every row, with the present weights.
+
+        Raises:
+            NonFiniteError: If an observation, a reward or an output of the network is not finite.
+        """
+        if not self.is_started:
+            self.rollout.start(self.config.base.seed)
+            self.is_started = True
+        live = self.rollout.collect()
+        self.rollout.check(self.global_step)
+        self.global_step += live
+        logged = self.vector.drain_log()
+        if logged:
+            count = logged.pop("n", 1.0)
+            self.environment.add(logged, count)
+            self.episodes += count
+        self._is_collected = True
+        self._clock.mark("misc")
+
+    def train(self) -> dict[str, float]:
+        """Learn from the rollout; return the mean losses.
+
+        Raises:
+            UsageError: Without a rollout that has not been learnt from.
+            NonFiniteError: If a loss or a gradient is not finite; the weights are then those of the update before.
+        """
+        if not self._is_collected:
+            raise UsageError("train() without a new rollout", hint="call evaluate() before each train()")
+        self._clock.start()
+        train, rollout = self.config.train, self.rollout
+        rates = rates_at(train, self.epoch, self.total_epochs)
+        folded = rollout.fold(train.gamma, train.gae_lambda)
+        self._ratio.fill_(1.0)
+        self.replay.begin_epoch()
+        losses = Means()
+        for _ in range(self.plan.minibatches_per_epoch):
+            estimate = advantages(folded, rollout.values, self._ratio, train.vtrace_rho_clip, train.vtrace_c_clip)
+            self._clock.mark("advantage")
+            rows, weights = self.replay.next_rows(estimate, rates.prio_beta)
+            losses.add(self._update(rows, weights, estimate.index_select(1, rows), rates), 1.0)
+        losses.add({"explained_variance": explained_variance(estimate, rollout.values[:-1], folded.live)}, 1.0)
+        self.epoch += 1
+        self._is_collected = False
+        means = losses.take("")
+        self.losses.add(means, 1.0)
+        self._clock.mark("misc")
+        return means
+
+    def _update(self, rows: Tensor, weights: Tensor | None, advantage: Tensor, rates: Rates) -> dict[str, float]:
+        """Make one gradient step on the drawn rows, (S,), with their advantages, (H, S); return its losses."""
+        train, rollout, optimizer = self.config.train, self.rollout, self.optimizer
+        live = rollout.live(rows)
+        count = float(advantage.numel() if live is None else live.sum())
+        if count == 0:
+            self.skipped_updates += 1
+            return {}
+        scaled = normalize(advantage, live) if train.normalize_advantages else advantage
+        scaled = scaled if weights is None else scaled * weights
+        coefs = Coefficients(train.clip_coef, train.vf_clip_coef, train.vf_coef, rates.ent_coef)
+        optimizer.zero_gradient()
+        sums = torch.zeros(len(TERMS) + 1)
+        # A minibatch above the limit goes through the network in parts; its gradient is their sum.
+        width = max(1, train.max_minibatch_size // rollout.horizon)
+        for part in (slice(first, first + width) for first in range(0, len(rows), width)):
+            old = rollout.values[:-1].index_select(1, rows[part])
+            segments = rollout.gather(rows[part])
+            targets = Targets(
+                actions=segments.actions.flatten(0, 1),
+                logprobs=segments.logprobs.flatten(),
+                values=old.flatten(),
+                advantages=scaled[:, part].flatten(),
+                returns=(advantage[:, part] + old).flatten(),
+                action_mask=None if segments.action_mask is None else segments.action_mask.flatten(0, 1),
+                live=None if live is None else live[:, part].flatten(),
+                count=count,
+            )
+            self._clock.mark("replay")
+            logits, values = self.policy(segments.observations, segments.state, segments.resets)
+            loss, terms, ratio = ppo_loss(logits, values, self.policy.logstd, self.policy.layout, targets, coefs)
+            self._clock.mark("loss_forward")
+            optimizer.accumulate(loss)
+            self._clock.mark("backward")
+            sums += torch.cat([terms, loss.detach()[None]]).cpu()
+            self._write_back(rows[part], ratio.view_as(old), values.detach().view_as(old))
+        self._step(rows, sums, rates.learning_rate)
+        return dict(zip((*TERMS, "total"), sums.tolist(), strict=True))
+
+    def _write_back(self, rows: Tensor, ratio: Tensor, values: Tensor) -> None:
+        """Let the next minibatch see the ratios and values of this one's network; the bootstrap column stays."""
+        if self.config.train.vtrace:
+            self._ratio.index_copy_(1, rows, ratio)
+        self.rollout.values[:-1].index_copy_(1, rows, values)
+
+    def _step(self, rows: Tensor, losses: Tensor, learning_rate: float) -> None:
+        """Clip and apply the gradient, unless a loss or the gradient is not finite: then stop, weights untouched."""
+        norm = self.optimizer.clip(self.config.train.max_grad_norm)
+        if not (math.isfinite(norm) and bool(losses.isfinite().all())):
+            raise NonFiniteError(self._explain(rows, losses), hint="the last checkpoint is whole")
+        self.optimizer.step(learning_rate)
+        self.gradient_steps += 1
+        self._clock.mark("optimiser")
+
+    def _explain(self, rows: Tensor, losses: Tensor) -> str:
+        """Say which loss or gradient is not finite, and of which environments where one can tell."""
+        bad = [name for name, loss in zip(TERMS, losses.tolist(), strict=False) if not math.isfinite(loss)]
+        tensor = f"the {bad[0]} loss" if bad else f"the gradient of `{self.optimizer.first_non_finite()}`"
+        place = f"at step {self.global_step:,}, epoch {self.epoch}, gradient step {self.gradient_steps}"
+        written = torch.stack([self._ratio[:, rows], self.rollout.values[:-1, rows]])
+        found = rows[~written.isfinite().all(0).all(0)]
+        if not len(found):
+            return f"{tensor} is not finite {place}"
+        instance, agent = divmod(int(found[0]), self.vector.agents_per_env)
+        return f"{tensor} is not finite {place}: environment {instance}, agent {agent}"
+
+    def mean_and_log(self) -> dict[str, float]:
+        """Return the metrics since the last call, named as in ``metrics.jsonl``."""
+        now, profile = time.perf_counter(), self.profile
+        rates = rates_at(self.config.train, self.epoch, self.total_epochs)
+        last_step, last_time, last_profile = self._last_log
+        self._last_log = (self.global_step, now, profile)
+        metrics: dict[str, float] = {
+            "step": self.global_step,
+            "epoch": self.epoch,
+            "seconds": now - self._started_at,
+            "steps_per_second": (self.global_step - last_step) / max(now - last_time, 1e-9),
+            **self.environment.take("env/"),
+            **self.losses.take("loss/"),
+            **{f"perf/{phase}": profile[phase] - last_profile[phase] for phase in PHASES},
+            "train/learning_rate": rates.learning_rate,
+            "train/ent_coef": rates.ent_coef,
+            "train/prio_beta": rates.prio_beta,
+            "train/gradient_steps": self.gradient_steps,
+            "train/skipped_updates": self.skipped_updates,
+        }
+        if self.episodes:
+            metrics["env/n"] = self.episodes
+            score = metrics.get("env/score", metrics.get("env/episode_return"))
+            if score is not None:
+                metrics["score"] = score
+        self.episodes = 0.0
+        return metrics
+
+    def print_dashboard(self) -> None:
+        """Print one line: how far, how fast."""
+        elapsed = time.perf_counter() - self._started_at
+        speed = self.global_step / elapsed if elapsed > 0 else 0.0
+        print(f"epoch {self.epoch}/{self.total_epochs}  step {self.global_step:,}  {speed:,.0f} steps/s")  # noqa: T201
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint to the folder ``path``, whole or not at all.
+
+        Raises:
+            UsageError: Between `evaluate` and `train`: a rollout is not saved.
+            RunError: If it can't be written.
+        """
+        if self._is_collected:
+            raise UsageError("save() between evaluate() and train()", hint="save after train()")
+        resume.save(self, path)
+
+    def load(self, path: Path) -> bool:
+        """Go on from a checkpoint; return whether the environments go on, too, or have to begin anew.
+
+        Raises:
+            RunError: If the checkpoint is damaged or belongs to something else.
+        """
+        restored = resume.load(self, path)
+        self._is_collected = False
+        self._last_log = (self.global_step, time.perf_counter(), self.profile)
+        return restored
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.vector.close()
+
+
+def explained_variance(advantage: Tensor, values: Tensor, live: Tensor | None) -> float:
+    """Return 1 - var(A) / var(A + V) over live steps; NaN where the returns do not vary."""
+    returns = advantage + values
+    if live is not None:
+        advantage, returns = advantage[live.bool()], returns[live.bool()]
+    if returns.numel() < 2:
+        return math.nan
+    spread = float(returns.var())
+    return 1.0 - float(advantage.var()) / spread if spread > 0 else math.nan
