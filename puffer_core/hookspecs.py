@@ -155,8 +155,8 @@ def puffer_run_started(run: Run) -> None:
 def puffer_epoch_finished(run: Run, metrics: Mapping[str, float]) -> None:
     """Called once per epoch by the trainer's job, after the rollout was learnt from.
 
-    ``metrics`` are the epoch's, with the keys of a row of ``metrics.jsonl``. Keep this quick: the next rollout waits for
-    it. On an exception: as for `puffer_run_started`. Model: the curriculum in ``docs/plugins.md``.
+    ``metrics`` are the epoch's, with the keys of a row of ``metrics.jsonl``. Keep this quick: the next rollout waits.
+    On an exception: as for `puffer_run_started`. Model: the curriculum in ``docs/plugins.md``.
     """
     raise NotImplementedError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from puffer_core.errors import PluginError, PufferError, UnknownNameError, closest_names, did_you_mean
 from puffer_core.specs import EnvSpec, PluginInfo, Spec
@@ -64,6 +64,10 @@ class Plugin:
         """Whether its specs are registered."""
         return self.state == "loaded"
 
+    def specs(self, kind: type[S]) -> tuple[S, ...]:
+        """Return what it supplies of one kind."""
+        return cast("tuple[S, ...]", self.supplied.get(kind, ()))
+
     def fail(self, state: str, reason: str) -> None:
         """Take the plugin out of use; the first reason stays."""
         if self.is_loaded:
@@ -102,8 +106,9 @@ class Registry(Generic[S]):
 
     def specs(self) -> list[S]:
         """Return every usable spec in the order of the names; a name claimed twice is left out."""
-        found = {id(specs[0]): specs[0] for specs in self._claims().values() if len(specs) == 1}
-        return sorted(found.values(), key=lambda spec: spec.name)
+        claims = self._claims().items()
+        found = [specs[0] for key, specs in claims if len(specs) == 1 and key == self._key(specs[0].name)]
+        return sorted(found, key=lambda spec: spec.name)
 
     def names(self) -> list[str]:
         """Return every usable name, sorted, without aliases."""
@@ -122,9 +127,9 @@ class Registry(Generic[S]):
     def _claims(self, core_keeps: bool = True) -> dict[str, list[S]]:
         claims: dict[str, list[S]] = {}
         for plugin in self._plugins():
-            for spec in plugin.supplied.get(self.kind, ()) if plugin.is_loaded else ():
-                for key in dict.fromkeys(self._keys(spec)):  # type: ignore[arg-type]
-                    claims.setdefault(key, []).append(spec)  # type: ignore[arg-type]
+            for spec in plugin.specs(self.kind) if plugin.is_loaded else ():
+                for key in dict.fromkeys(self._keys(spec)):
+                    claims.setdefault(key, []).append(spec)
         if core_keeps:
             for key, specs in claims.items():
                 claims[key] = [spec for spec in specs if _is_core(spec)] or specs
@@ -155,7 +160,7 @@ class Registry(Generic[S]):
     def _could_supply(self, plugin: Plugin, key: str) -> bool:
         if self.kind not in plugin.supplied:
             return True
-        return any(key in self._keys(spec) for spec in plugin.supplied[self.kind])  # type: ignore[arg-type]
+        return any(key in self._keys(spec) for spec in plugin.specs(self.kind))
 
 
 class EnvRegistry(Registry[EnvSpec]):
@@ -178,10 +183,13 @@ class EnvRegistry(Registry[EnvSpec]):
             PluginError: If several claim it; the text names them.
         """
         _, rest = split(name)
-        specs = [] if name.endswith("/*") else self._claimants(self._key(name), self._claims())
+        claims = self._claims()
+        specs = [] if name.endswith("/*") else self._claimants(self._key(name), claims)
         if not specs:
             raise self._unknown(name)
         self._refuse_conflict(name, specs)
+        if not specs[0].is_family:
+            self._refuse_conflict(specs[0].name, self._claimants(self._key(specs[0].name), claims))
         return specs[0], f"{specs[0].family}/{rest}" if specs[0].is_family else specs[0].name
 
     def family(self, name: str) -> list[EnvSpec]:

@@ -156,6 +156,13 @@ def test_find_refuses_a_bare_name_claimed_twice_but_not_the_canonical_ones(order
     assert found.names() == ["ocean/breakout", "ocean/snake", "ocean/trash_pickup", "toy/breakout"]
 
 
+def test_find_refuses_an_alias_of_a_canonical_name_claimed_twice() -> None:
+    found = registry(("toy", [env("x/maze", "maze1")]), ("other", [env("x/maze", "maze2")]))
+    with pytest.raises(PluginError, match="environment `x/maze` is claimed twice"):
+        found.find("maze1")
+    assert found.names() == []
+
+
 def test_find_refuses_names_that_differ_in_case_or_separator_only() -> None:
     found = registry(("toy", [env("toy/a_b"), env("Toy/A-B")]))
     with pytest.raises(PluginError, match="`toy/a_b` is claimed twice"):
