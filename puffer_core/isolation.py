@@ -138,8 +138,9 @@ class Observer:
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> None:
         try:
-            for hook in self._hooks.get(name, ()):
-                hook(arguments)
+            with redirect_stdout(sys.stderr):
+                for hook in self._hooks.get(name, ()):
+                    hook(arguments)
         except (Exception, SystemExit) as error:
             self._hooks.clear()
             if raises_plugin_errors():

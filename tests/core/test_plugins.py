@@ -327,6 +327,13 @@ def test_observer_errors_are_raised_when_asked(site: Site, monkeypatch: pytest.M
         observer.epoch_finished([], {})
 
 
+def test_observer_that_prints_leaves_stdout_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.plugin("toy", "@hookimpl\ndef puffer_run_finished(run, result):\n    print('done')")
+    (observer,) = site.manager().observers()
+    observer.run_finished([], {})
+    assert capsys.readouterr() == ("", "done\n")
+
+
 def test_commands_come_from_metadata_of_the_chosen_plugins(site: Site) -> None:
     site.add("puffer-toy", plugins={"toy": "gone"}, commands={"dance": "gone:command"})
     site.add("only-commands", commands={"sing": "gone:command"})
