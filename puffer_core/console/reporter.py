@@ -95,7 +95,9 @@ class LiveReporter(Reporter):
         self._live: Live | None = None
 
     def open(self) -> None:
-        """Hide the cursor and reserve the panel."""
+        """Hide the cursor; calling it twice is harmless."""
+        if self._live is not None:
+            return
         self._live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
         self._live.start()
 

@@ -1,0 +1,105 @@
+"""Results of commands as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from puffer_core.console.format import count, duration, number
+
+Result = Mapping[str, Any]
+
+
+def train_summary(result: Result) -> str:
+    """Return what `puffer train` and `puffer run` say at the end."""
+    rows = []
+    if result.get("score") is not None:
+        rows.append(("score", _score(result)))
+    if result["score_reached_steps"] is not None:
+        steps, seconds = result["score_reached_steps"], result["score_reached_seconds"]
+        rows.append(("reached", f"the score to stop at, after {steps:,} steps, {duration(seconds)}"))
+    done = f"{result['steps']:,} of {result['steps_asked']:,} asked, {result['gradient_steps']:,} gradient steps"
+    rows += [
+        ("steps", done),
+        ("time", f"{duration(result['seconds'])} of training, {count(result['steps_per_second'])} steps/s"),
+        ("saved", result["checkpoint"] or "no checkpoint could be written"),
+    ]
+    if result["checkpoint"]:
+        rows.append(("watch", f"puffer eval {result['env']} --load {result['run_dir']} --render video"))
+    return _aligned(rows)
+
+
+def eval_summary(result: Result) -> str:
+    """Return what `puffer eval` says."""
+    rows = [("score", _score(result))]
+    if result["quantiles"]:
+        low, *_, high = result["quantiles"]
+        rows.append(("range", f"{number(low)} to {number(high)}, median {number(result['quantiles'][2])}"))
+    rows += [(name.replace("_", " "), number(result[name])) for name in ("perf", "episode_length") if result[name]]
+    rows += [(name, str(result[name])) for name in ("checkpoint", "video") if result.get(name)]
+    return _aligned(rows)
+
+
+def bench_train_summary(result: Result) -> str:
+    """Return what `puffer bench train` says: the speed, and each phase with its seconds and share."""
+    total = sum(result["phases"].values()) or 1.0
+    phases = sorted(result["phases"].items(), key=lambda item: -item[1])
+    head = f"{result['env']}, trainer {result['trainer']}: {result['steps_per_second']:,.0f} steps/s"
+    lines = [
+        f"  {name.replace('_', ' '):<16}{seconds:8.3f} s  {100 * seconds / total:5.1f} %" for name, seconds in phases
+    ]
+    return "\n".join([head, *lines])
+
+
+def bench_env_summary(result: Result) -> str:
+    """Return what `puffer bench env` says."""
+    return (
+        f"{result['env']}, {result['num_envs']:,} environments, {result['threads']} thread(s): "
+        f"{count(result['steps_per_second'])} steps/s, {count(result['steps_per_cpu_second'])} per CPU second"
+    )
+
+
+def doctor_summary(report: Result) -> str:
+    """Return what `puffer doctor` says."""
+    cpu, torch, folder = report["cpu"], report["torch"], report["runs_dir"]
+    rows = [
+        ("puffer", report["puffer"]),
+        ("python", f"{report['python']}, {report['executable']}"),
+        ("platform", report["platform"]),
+        ("cpu", f"{cpu['name']}: {cpu['cores']} cores, {cpu['usable']} usable threads, {cpu['level']}"),
+        ("memory", f"{cpu['memory_gib']} GiB"),
+        ("torch", _torch(torch)),
+        *(("plugin", f"{row['name']} {row['version']}: {_state(row)}") for row in report["plugins"]),
+        *(("C envs", f"{row['module']}: {row['environments']} environments, {_isa(row)}") for row in report["tables"]),
+        ("compiler", report["compiler"] or "none"),
+        ("runs", f"{folder['path']}: {'' if folder['writable'] else 'not '}writable, {folder['free_gib']} GiB free"),
+        ("video", "available" if report["video"]["available"] else report["video"]["reason"]),
+        *(("problem", text) for text in report["problems"]),
+    ]
+    return _aligned(rows)
+
+
+def _score(result: Result) -> str:
+    if result["score"] is None:
+        return f"none, {result['episodes']:,} episodes"
+    spread = "" if result["score_stderr"] is None else f" ± {number(result['score_stderr'])}"
+    return f"{number(result['score'])}{spread}  ({result['episodes']:,} episodes)"
+
+
+def _torch(torch: Result) -> str:
+    if torch["version"] is None:
+        return f"none: {torch['reason']}"
+    return f"{torch['version']}, {torch['threads']} threads, devices {', '.join(torch['devices'])}"
+
+
+def _state(row: Result) -> str:
+    return f"{row['state']}, {row['reason']}" if row["reason"] else str(row["state"])
+
+
+def _isa(row: Result) -> str:
+    return f"level {row['isa'] or 'unknown'}, ABI {row['abi']}" if not row["reason"] else str(row["reason"])
+
+
+def _aligned(rows: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in rows) + 2
+    return "\n".join(f"{name:<{width}}{text}" for name, text in rows)

@@ -1,0 +1,249 @@
+"""Training from the name of an environment to a result: `train`, and `run`, which evaluates as well.
+
+What these do, in order: resolve the configuration and choose a trainer (`job`), build it, make the run directory, loop
+(`session`), write the result. A run that is gone on with (`resume`) takes its configuration from its directory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from puffer_core import plugins
+from puffer_core.config import options as option_grammar
+from puffer_core.console import Reporter, Snapshot
+from puffer_core.errors import OptionError, RunError
+from puffer_core.isolation import describe
+from puffer_core.runs import RunDirectory
+from puffer_core.training.job import Prepared, locate, prepare, prepare_saved
+from puffer_core.training.resume import find_run, resumed_config
+from puffer_core.training.session import Limits, Session
+from puffer_core.training.signals import Interrupted, StopSignals
+
+if TYPE_CHECKING:
+    from puffer_core.loggers import Logger
+    from puffer_core.specs import EnvSpec
+    from puffer_core.training.trainer import Trainer
+
+_NOT_EVALUATED: dict[str, Any] = {"score": None, "score_stderr": None, "episodes": 0}
+
+__all__ = ["Interrupted", "Request", "run", "train"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of `train` and `run`, besides the environment; the fields are the keywords of `train`."""
+
+    config: Mapping[str, Mapping[str, Any]] | None = None
+    options: Mapping[str, str] | Sequence[str] = ()
+    preset: str | None = None
+    trainer: str | None = None
+    file: str | os.PathLike[str] | None = None
+    resume: str | None = None
+    stop_at: int | None = None
+    stop_at_score: float | None = None
+    loggers: Mapping[str, Logger] = field(default_factory=dict)
+
+
+def train(
+    env: str | EnvSpec,
+    *,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, str] | Sequence[str] = (),
+    preset: str | None = None,
+    trainer: str | None = None,
+    file: str | os.PathLike[str] | None = None,
+    resume: str | None = None,
+    stop_at: int | None = None,
+    stop_at_score: float | None = None,
+    loggers: Mapping[str, Logger] | None = None,
+    console: Reporter | None = None,
+) -> dict[str, Any]:
+    """Train an agent; return the JSON object of `puffer train`.
+
+    Args:
+        env: Name or spec of the environment.
+        config: Values set from Python, section -> key -> value, as `config.to_dict` gives them.
+        options: Of the command line, ``{"train.gamma": "0.99"}`` or ``["--train.gamma", "0.99"]``.
+        preset: Name of an overlay; None takes that of the configuration.
+        trainer: Name of a trainer; None takes that of the configuration.
+        file: An ini file whose values override those of the environment.
+        resume: The run to go on with: a path, an id or ``latest``. Then only the options of `resume.MAY_CHANGE` count.
+        stop_at: End at the first whole rollout at or past this many agent steps, to be resumed later.
+        stop_at_score: End when the mean score of the last 100 or more logged episodes reaches this.
+        loggers: Objects with ``log(step, metrics)`` and ``close()``, by name.
+        console: Where progress is told; None keeps quiet but for warnings.
+
+    Raises:
+        Interrupted: After SIGINT or SIGTERM, once the checkpoint is saved; it carries the result so far.
+        NonFiniteError: If a number that must be finite is not; the last good checkpoint stays.
+    """
+    request = Request(config, options, preset, trainer, file, resume, stop_at, stop_at_score, loggers or {})
+    with console or Reporter() as reporter, _Command(env, request, reporter) as command:
+        command.train()
+        return command.result
+
+
+def run(
+    env: str | EnvSpec,
+    *,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, str] | Sequence[str] = (),
+    preset: str | None = None,
+    trainer: str | None = None,
+    file: str | os.PathLike[str] | None = None,
+    resume: str | None = None,
+    stop_at: int | None = None,
+    stop_at_score: float | None = None,
+    loggers: Mapping[str, Logger] | None = None,
+    console: Reporter | None = None,
+) -> dict[str, Any]:
+    """Train as `train` does, then evaluate the last checkpoint; return the JSON object of `puffer run`."""
+    request = Request(config, options, preset, trainer, file, resume, stop_at, stop_at_score, loggers or {})
+    with console or Reporter() as reporter, _Command(env, request, reporter) as command:
+        try:
+            command.train()
+            command.evaluate()
+        except Interrupted as interrupted:
+            interrupted.result = {**_NOT_EVALUATED, **interrupted.result}
+            raise
+        return command.result
+
+
+class _Command:
+    """One call of `train` or `run`: what is opened is closed when it is left, and a failure is written down."""
+
+    def __init__(self, env: str | EnvSpec, request: Request, reporter: Reporter) -> None:
+        self._env, self._request, self._reporter = env, request, reporter
+        self._session: Session | None = None
+        self.result: dict[str, Any] = {}
+
+    def __enter__(self) -> _Command:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._session is None:
+            return
+        try:
+            if error is not None and not isinstance(error, Interrupted):
+                self._session.fail(error)
+                self._write_result({**self._session.result(), "error": describe(error)})
+        finally:
+            self._session.close()
+
+    def train(self) -> None:
+        """Prepare, build and train; afterwards `result` is complete but for an evaluation."""
+        locate(self._env)  # a name that does not exist is told before anything heavy is imported
+        self._reporter.show(lambda: Snapshot(str(self._env)), force=True)
+        session = self._session = self._open()
+        with StopSignals(self._tell_first, self._reporter.close) as signals:
+            session.train(signals)
+        self.result = session.result()
+        session.finish(self.result)
+        session.close()
+        self._write_result(self.result)
+        if signals.number is not None:
+            raise Interrupted(signals.number, self.result)
+
+    def evaluate(self) -> None:
+        """Add score, spread and number of episodes of the last checkpoint to `result`."""
+        from puffer_core.evaluate import evaluate
+
+        assert self._session is not None
+        session, checkpoint = self._session, self.result["checkpoint"]
+        episodes = session.prepared.job.config.base.eval_episodes
+        self.result |= _NOT_EVALUATED
+        session.status = "evaluating"
+        self._reporter.show(session.snapshot, force=True)
+        try:
+            if checkpoint is None:
+                raise RunError("there is no checkpoint to evaluate")
+            found = evaluate(self._env, load=checkpoint, episodes=episodes, console=self._reporter)
+        except KeyboardInterrupt as error:
+            session.status = "interrupted"
+            self._write_result(self.result)
+            raise Interrupted(signal.SIGINT, self.result) from error
+        self.result |= {key: found[key] for key in ("score", "score_stderr", "episodes")}
+        session.status = session.outcome
+        self._reporter.show(session.snapshot, force=True)
+        self._write_result(self.result)
+
+    def _open(self) -> Session:
+        """Decide, build the trainer, and make or open the run directory; what fails before that leaves no trace."""
+        request, directory, loaded = self._request, None, None
+        if request.resume is not None:
+            prepared, directory = self._resume(request.resume)
+        else:
+            prepared = prepare(
+                self._env,
+                preset=request.preset,
+                trainer=request.trainer,
+                file=request.file,
+                options=request.options,
+                edits=request.config,
+            )
+        self._explain(prepared)
+        trainer: Trainer = plugins.resolve(prepared.trainer.make)(prepared.job, prepared.plan)
+        try:
+            if directory is None:
+                directory = RunDirectory.create(prepared.job.config, prepared.job.env_name)
+            else:
+                loaded = self._load(trainer, directory)
+            return Session(
+                prepared,
+                directory,
+                trainer,
+                self._reporter,
+                limits=Limits(request.stop_at, request.stop_at_score),
+                loggers=request.loggers,
+                loaded=loaded,
+            )
+        except BaseException:
+            trainer.close()
+            raise
+
+    def _resume(self, ref: str) -> tuple[Prepared, RunDirectory]:
+        request = self._request
+        options = request.options
+        options = dict(options) if isinstance(options, Mapping) else option_grammar.parse(options)
+        if request.config or request.file or request.preset or request.trainer:
+            msg = "a resumed run has its own configuration: no edits, --config, --preset or --trainer"
+            raise OptionError(msg, hint="leave them out, or start a new run")
+        directory = find_run(ref, self._env, options.get("runs_dir"))
+        return prepare_saved(self._env, resumed_config(self._env, directory.config, options)), directory
+
+    def _load(self, trainer: Trainer, directory: RunDirectory) -> Path:
+        """Make ``trainer`` go on from the last checkpoint of a run; the rows after it will be written again."""
+        checkpoint = directory.latest_checkpoint()
+        if not trainer.load(checkpoint):
+            self._reporter.warn(
+                "the environments can't be restored and begin anew: the run goes on, but not bit for bit"
+            )
+        directory.rewind(trainer.global_step)
+        self._reporter.say(f"resuming {directory.path} at step {trainer.global_step:,}")
+        limit = self._request.stop_at
+        if limit is not None and limit <= trainer.global_step:
+            msg = f"--train.stop-at {limit} is behind the run, which is at step {trainer.global_step}"
+            raise OptionError(msg, hint="give a later step, or leave it out")
+        return checkpoint
+
+    def _explain(self, prepared: Prepared) -> None:
+        """Say what was chosen, and why."""
+        job, name = prepared.job, prepared.trainer.name
+        self._reporter.say(f"{job.env_name}: trainer {name} on {job.device}; {prepared.plan.summary}")
+        for note in prepared.notes:
+            self._reporter.say(note)
+
+    def _tell_first(self, name: str) -> None:
+        self._reporter.warn(f"{name}: the run is saved after this rollout; once more ends it at once")
+
+    def _write_result(self, result: Mapping[str, Any]) -> None:
+        assert self._session is not None
+        try:
+            self._session.directory.write_result({**result, "status": self._session.status})
+        except RunError as error:
+            self._reporter.warn(str(error))
