@@ -266,15 +266,33 @@ def _named(ask: _Ask, name: str) -> str:
     return f"{_KEYS[name].partition('.')[2]}={getattr(ask, name)}"
 
 
-def _legal(ask: _Ask, fitted: _Ask) -> str | None:
-    """Return the single changes that make the numbers legal, each one tried; at most two values of each key."""
+def _legal(ask: _Ask, fitted: _Ask) -> str:
+    """Return what to change: each single change that makes the numbers legal, at most two values of each key.
+
+    Every value was tried. Where no single change is enough, the changes to make together.
+    """
     choices = []
     for name, candidates in _candidates(fitted).items():
         legal = [value for value in dict.fromkeys(candidates) if _is_legal(ask, name, value)]
         if legal:
             near = sorted(sorted(legal, key=lambda value: abs(value - getattr(fitted, name)))[:2])
             choices.append(f"{spell(_KEYS[name])} {' or '.join(str(value) for value in near)}")
-    return f"use {', or '.join(choices)}" if choices else None
+    return f"use {', or '.join(choices) or ' together with '.join(_together(ask, fitted))}"
+
+
+def _together(ask: _Ask, fitted: _Ask) -> Iterable[str]:
+    """Yield changes of several keys that are legal together."""
+    fitted = replace(fitted, total=-(-fitted.total // fitted.rollout) * fitted.rollout)
+    fitted = replace(fitted, minibatch=_minibatch(fitted))
+    fitted = replace(fitted, replay=max(fitted.replay, _least_replay(fitted)))
+    for name in ("total", "minibatch", "replay"):
+        if getattr(fitted, name) != getattr(ask, name):
+            yield f"{spell(_KEYS[name])} {getattr(fitted, name)}"
+
+
+def _least_replay(ask: _Ask) -> float:
+    """Return the smallest replay ratio of three digits that makes a gradient step."""
+    return math.ceil(1000 * _minibatch(ask) / ask.batch) / 1000
 
 
 def _candidates(ask: _Ask) -> dict[str, list[Any]]:
@@ -290,7 +308,7 @@ def _candidates(ask: _Ask) -> dict[str, list[Any]]:
         "outer": [size // (per_env * ask.inner * ask.unit) * ask.unit for size in shares],
         "horizon": [size // (ask.rows * ask.world) for size in shares] + [ask.minibatch],
         "minibatch": [min(whole, ask.batch), whole + ask.horizon, min(trained, ask.minibatch)],
-        "replay": [math.ceil(1000 * _minibatch(ask) / ask.batch) / 1000],
+        "replay": [_least_replay(ask)],
     }
 
 

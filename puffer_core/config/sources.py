@@ -69,7 +69,8 @@ def shipped(spec: EnvSpec | None, name: str, keys: Keys) -> tuple[Source, Source
 def from_file(path: ini.Readable, kind: Literal["family", "env", "file"], keys: Keys) -> Source:
     """Return what an ini file sets, every value checked, also those of presets that are not chosen."""
     source = Source()
-    for section, entries in ini.read(path).items():
+    for title, entries in ini.read(path).items():
+        section = title
         if section in SKIPPED:
             continue
         layer, origin = source.values, cast(OriginKind, kind)
@@ -77,7 +78,9 @@ def from_file(path: ini.Readable, kind: Literal["family", "env", "file"], keys: 
             label, _, section = section.removeprefix("preset").removeprefix(".").partition(".")
             layer = source.presets.setdefault(label, {})
             origin = kind if kind == "file" else "preset"
-        keys.require(section, f"{path}")
+            if not label or not section:
+                raise OptionError(f"{path}: section [{title}] names no section", hint="write [preset.NAME.SECTION]")
+        keys.require(section, str(path))
         for name, entry in entries.items():
             key = join(section, name)
             layer[key] = read(keys, key, entry.text, Origin(origin, entry.where))

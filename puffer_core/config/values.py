@@ -15,6 +15,7 @@ from fractions import Fraction
 from operator import index
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from puffer_core.config.schema import INT64_MAX, Range
 from puffer_core.errors import closest
@@ -28,6 +29,7 @@ Base = Literal["bool", "int", "float", "str", "names", "any"]
 _NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)(e[+-]?(?P<exponent>\d+))?", re.IGNORECASE)
 _NOT_FINITE = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _NAME = re.compile(r"[\w./-]+")
+_kinds: WeakKeyDictionary[type[Any], dict[str, Kind]] = WeakKeyDictionary()
 _SUFFIX = {"k": 10**3, "m": 10**6, "b": 10**9}
 _LONGEST = 400
 
@@ -150,8 +152,10 @@ def unquote(text: str) -> str:
 
 def kinds(cls: type[Any]) -> Mapping[str, Kind]:
     """Return the kind of every field of an options dataclass, in order."""
-    hints = get_type_hints(cls, include_extras=True)
-    return {item.name: kind_of(hints[item.name]) for item in fields(cls) if item.init}
+    if cls not in _kinds:
+        hints = get_type_hints(cls, include_extras=True)
+        _kinds[cls] = {item.name: kind_of(hints[item.name]) for item in fields(cls) if item.init}
+    return _kinds[cls]
 
 
 def kind_of(annotation: Any) -> Kind:
