@@ -66,10 +66,10 @@ def test_closest_finds_what_was_meant(name: str, names: list[str], expected: str
 
 
 def test_did_you_mean_is_a_hint_or_nothing() -> None:
-    names = ["ocean/breakout", "ocean/breakin", "ocean/snake"]
+    names = ["ocean/breakout", "ocean/breaker", "ocean/snake"]
     assert did_you_mean("ocean/breakot", names) == "did you mean `ocean/breakout`?"
     assert did_you_mean("zzz", names) is None
 
 
 def test_closest_names_are_given_best_first() -> None:
-    assert closest_names("breakot", ["breakin", "snake", "breakout"], 2) == ["breakout", "breakin"]
+    assert closest_names("breakot", ["breaker", "snake", "breakout"], 2) == ["breakout", "breaker"]
