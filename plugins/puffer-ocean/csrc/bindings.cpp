@@ -43,7 +43,8 @@ bool has_level(int level) {
     return __builtin_cpu_supports("sse4.2");
 }
 
-#define ADD(name) add(module, #name, level, {&puffer_env_##name##_v2, &puffer_env_##name##_v3, &puffer_env_##name##_v4});
+#define ADD(name) \
+    add(module, #name, level, {&puffer_env_##name##_v2, &puffer_env_##name##_v3, &puffer_env_##name##_v4});
 using Tables = const PufferEnvTable *[3];
 #else
 const char *const kLevels[] = {"base"};

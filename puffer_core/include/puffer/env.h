@@ -145,7 +145,7 @@ typedef struct PufferEnvTable {
     void (*step)(void *state);   // may not allocate, print, lock or call out
     void (*observe)(const void *state, int32_t agent, void *obs_row, uint8_t *mask_row);  // mask_row may be NULL
     void (*draw)(const void *state, PufferCanvas *);                                      // optional
-    int (*text)(const void *state, char *buf, size_t len);             // optional: like snprintf
+    int (*text)(const void *state, char *buf, size_t len);                                // optional: like snprintf
     int (*human)(const void *state, const PufferKeys *, void *action);  // optional: 1 if a key gave an action
     // Written by PUFFER_ENV(...) of vec.h, compiled inside the plugin:
     void (*step_range)(void *base, size_t stride, int64_t first, int64_t count);
@@ -153,8 +153,8 @@ typedef struct PufferEnvTable {
                           int32_t threads, char *err, size_t len);  // NULL, and a message in err, on failure
     void (*vec_reset)(PufferVec *, int reseed, uint64_t seed);
     void (*vec_step)(PufferVec *);
-    void *(*vec_base)(PufferVec *, size_t *stride);   // for a trainer with its own threads
-    int64_t (*vec_log)(PufferVec *, double *sums);    // sums over rows logged since the last call, and their number
+    void *(*vec_base)(PufferVec *, size_t *stride);  // for a trainer with its own threads
+    int64_t (*vec_log)(PufferVec *, double *sums);   // sums over rows logged since the last call, and their number
     void (*vec_free)(PufferVec *);
     const char *device_source;  // optional: CUDA source of step, reset and observe over the same state
     void *reserved[8];
@@ -255,8 +255,8 @@ static inline void puffer_end(const PufferHead *head, int agent, int terminal, s
     const size_t row = (size_t)(head->row + agent);
     (terminal ? io->terminals : io->truncations)[row] = 1;
     if (io->final_observations != NULL) {
-        memcpy((uint8_t *)io->final_observations + row * row_bytes,
-               (const uint8_t *)io->observations + row * row_bytes, row_bytes);
+        memcpy((uint8_t *)io->final_observations + row * row_bytes, (const uint8_t *)io->observations + row * row_bytes,
+               row_bytes);
     }
 }
 

@@ -128,9 +128,14 @@ static void memory_draw(const void *state, PufferCanvas *canvas) {
 static int memory_text(const void *state, char *buf, size_t len) {
     const Memory *env = state;
     const float value = memory_value(env);
-    return snprintf(buf, len, "bit %s  answer %s  tick %d/%d\n", value == 0 ? "." : value > 0 ? "1" : "0",
-                    env->answer == 0 ? "." : env->answer > 0 ? "right" : "wrong", (int)env->tick,
-                    (int)(2 * env->seq_len + env->delay));
+    return snprintf(buf, len, "bit %s  answer %s  tick %d/%d\n",
+                    value == 0  ? "."
+                    : value > 0 ? "1"
+                                : "0",
+                    env->answer == 0  ? "."
+                    : env->answer > 0 ? "right"
+                                      : "wrong",
+                    (int)env->tick, (int)(2 * env->seq_len + env->delay));
 }
 
 static int memory_human(const void *state, const PufferKeys *keys, void *action) {

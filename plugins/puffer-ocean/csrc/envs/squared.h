@@ -153,10 +153,7 @@ static int squared_text(const void *state, char *buf, size_t len) {
     for (uint32_t y = 0; y < env->size; y++) {
         for (uint32_t x = 0; x <= env->size; x++, used++) {
             const uint32_t cell = y * env->size + x;
-            const char mark = x == env->size       ? '\n'
-                              : cell == env->cell   ? 'A'
-                              : cell == env->target ? 'X'
-                                                    : '.';
+            const char mark = x == env->size ? '\n' : cell == env->cell ? 'A' : cell == env->target ? 'X' : '.';
             if (used + 1 < len) buf[used] = mark;
         }
     }

@@ -1,9 +1,10 @@
 // The loop over many instances, compiled into every plugin: PUFFER_ENV(...) writes an environment's table.
 //
-// A vector is one block of instances, cut into fixed chunks of 64. A step runs every chunk once: clear the chunk's
-// rows, step its instances, add its logged rows. Chunks and the order inside them never depend on the number of
+// A vector is one block of instances, cut into fixed chunks of 64. A step goes through them: clear the rows, step the
+// instances, add the logged rows to the chunk's sums. Chunks and the order inside them never depend on the number of
 // threads, so neither does any result. Threads come from one pool per plugin, which is made at the first step that
-// wants threads, is rebuilt in a forked child and sleeps while nothing steps.
+// wants threads, is rebuilt in a forked child and sleeps while nothing steps. What a thread takes at a time is a piece:
+// a chunk, or less of it where one instance has many agents.
 #ifndef PUFFER_VEC_H
 #define PUFFER_VEC_H
 
@@ -16,10 +17,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PUFFER_CHUNK 64              // instances; part of the contract, because the log is summed by chunk
+#define PUFFER_CHUNK 64  // instances; part of the contract, because the log is summed by chunk
 #define PUFFER_MAX_INSTANCES 1048576
 #define PUFFER_MAX_THREADS 256
-#define PUFFER_LINE 64               // bytes of a cache line: state blocks begin on one
+#define PUFFER_LINE 64  // bytes of a cache line: state blocks begin on one
 
 struct PufferVec {
     const PufferEnvTable *table;
@@ -28,7 +29,8 @@ struct PufferVec {
     void *shared;
     char *base;  // instances x stride bytes
     size_t stride;
-    int64_t instances, chunks, first_index;
+    int64_t instances, chunks, pieces, first_index;
+    int64_t piece;  // instances that a thread takes at a time; divides PUFFER_CHUNK
     int32_t agents, threads, log_fields;
     int has_alive;
     double *sums;     // (chunks, log_fields) of the rows logged since the last vec_log
@@ -42,7 +44,7 @@ static inline PufferHead *puffer_head(const PufferVec *vec, int64_t instance) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// One chunk.
+// One chunk, or one piece.
 
 // Rewards, flags and log marks of `count` instances, while their lines are about to be written anyway.
 static inline void puffer_clear_rows(const PufferHead *first, int64_t count) {
@@ -54,16 +56,16 @@ static inline void puffer_clear_rows(const PufferHead *first, int64_t count) {
     if (io->logged != NULL) memset(io->logged + row, 0, rows);
 }
 
-static inline int64_t puffer_chunk_size(const PufferVec *vec, int64_t chunk) {
-    const int64_t rest = vec->instances - chunk * PUFFER_CHUNK;
-    return rest < PUFFER_CHUNK ? rest : PUFFER_CHUNK;
+// How many of `size` instances from `first` on there are.
+static inline int64_t puffer_count(const PufferVec *vec, int64_t first, int64_t size) {
+    return vec->instances - first < size ? vec->instances - first : size;
 }
 
 // Adds the chunk's logged rows to its own sums; most chunks have none, so marks are read eight at a time.
 static inline void puffer_add_logs(PufferVec *vec, int64_t chunk) {
     const PufferIO *io = vec->io;
     if (io->logged == NULL || io->log == NULL) return;
-    const size_t rows = (size_t)puffer_chunk_size(vec, chunk) * (size_t)vec->agents;
+    const size_t rows = (size_t)puffer_count(vec, chunk * PUFFER_CHUNK, PUFFER_CHUNK) * (size_t)vec->agents;
     const size_t first = (size_t)chunk * PUFFER_CHUNK * (size_t)vec->agents, fields = (size_t)vec->log_fields;
     double *sums = vec->sums + (size_t)chunk * fields;
     for (size_t i = 0; i < rows; i += 8) {
@@ -79,13 +81,14 @@ static inline void puffer_add_logs(PufferVec *vec, int64_t chunk) {
     }
 }
 
-static inline void puffer_step_chunk(PufferVec *vec, int64_t chunk) {
-    vec->table->step_range(vec->base, vec->stride, chunk * PUFFER_CHUNK, puffer_chunk_size(vec, chunk));
-    puffer_add_logs(vec, chunk);
+static inline void puffer_step_piece(PufferVec *vec, int64_t piece) {
+    const int64_t first = piece * vec->piece;
+    vec->table->step_range(vec->base, vec->stride, first, puffer_count(vec, first, vec->piece));
+    if (vec->piece == PUFFER_CHUNK) puffer_add_logs(vec, piece);
 }
 
-static inline void puffer_reset_chunk(PufferVec *vec, int64_t chunk) {
-    const int64_t first = chunk * PUFFER_CHUNK, count = puffer_chunk_size(vec, chunk);
+static inline void puffer_reset_piece(PufferVec *vec, int64_t piece) {
+    const int64_t first = piece * vec->piece, count = puffer_count(vec, first, vec->piece);
     puffer_clear_rows(puffer_head(vec, first), count);
     for (int64_t k = first; k < first + count; k++) {
         PufferHead *head = puffer_head(vec, k);
@@ -99,35 +102,37 @@ static inline void puffer_reset_chunk(PufferVec *vec, int64_t chunk) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The pool. A job is a range of chunks, cut into one part per thread. Everyone takes chunks of the own part from the
-// front and, when that is empty, of the others' from the back; so a worker that the system does not run holds nobody
-// up. A part is one 64-bit word (next, end), and taking a chunk is one compare-and-swap: a worker that wakes late finds
-// either nothing to take or a chunk of the job that runs now, and reads the job only after it has taken one.
+// The pool. A job is all pieces of a vector, cut into one part per thread. Everyone takes pieces of the own part from
+// the front and, when that is empty, of the others' from the back; so a worker that the system does not run holds
+// nobody up. A part is one 64-bit word (next, end), and taking a piece is one compare-and-swap: a worker that wakes
+// late finds either nothing to take or a piece of the job that runs now, and reads the job only after it has taken one.
 
-typedef void (*PufferWork)(PufferVec *, int64_t chunk);
+typedef void (*PufferWork)(PufferVec *, int64_t piece);
 
 typedef struct PufferPart {  // on a cache line of its own
-    uint64_t range;          // next chunk in the upper half, end in the lower
+    uint64_t range;          // next piece in the upper half, end in the lower
     char pad[PUFFER_LINE - sizeof(uint64_t)];
 } PufferPart;
 
 typedef struct PufferPool {
-    pthread_mutex_t user;                      // one job at a time
-    pthread_mutex_t lock;                      // guards sleeping
+    pthread_mutex_t user;  // one job at a time
+    pthread_mutex_t lock;  // guards sleeping
     pthread_cond_t wake, finished;
     int32_t workers, cores;
-    uint32_t job;                              // rises with every job
+    uint32_t job;  // rises with every job
     int32_t sleepers, waiting;
     int32_t parts;
     PufferVec *vec;
     PufferWork work;
     char pad[PUFFER_LINE];
-    int64_t left;                              // chunks not done yet
+    int64_t left;  // pieces not done yet
     PufferPart part[PUFFER_MAX_THREADS];
 } PufferPool;
 
-#define PUFFER_POOL_INIT \
-    {.user = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, \
+#define PUFFER_POOL_INIT                \
+    {.user = PTHREAD_MUTEX_INITIALIZER, \
+     .lock = PTHREAD_MUTEX_INITIALIZER, \
+     .wake = PTHREAD_COND_INITIALIZER,  \
      .finished = PTHREAD_COND_INITIALIZER}
 
 static PufferPool puffer_pool = PUFFER_POOL_INIT;
@@ -151,7 +156,7 @@ static inline void puffer_relax(int round, int spare) {
     }
 }
 
-// Takes one chunk of the part, from the front or the back; -1 when there is none.
+// Takes one piece of the part, from the front or the back; -1 when there is none.
 static inline int64_t puffer_take(PufferPart *part, int front) {
     uint64_t range = __atomic_load_n(&part->range, __ATOMIC_ACQUIRE);
     for (;;) {
@@ -164,9 +169,10 @@ static inline int64_t puffer_take(PufferPart *part, int front) {
     }
 }
 
-static inline void puffer_run_chunk(PufferPool *pool, int64_t chunk) {
-    pool->work(pool->vec, chunk);
-    if (__atomic_sub_fetch(&pool->left, 1, __ATOMIC_SEQ_CST) == 0 && __atomic_load_n(&pool->waiting, __ATOMIC_SEQ_CST)) {
+static inline void puffer_run_piece(PufferPool *pool, int64_t piece) {
+    pool->work(pool->vec, piece);
+    if (__atomic_sub_fetch(&pool->left, 1, __ATOMIC_SEQ_CST) == 0 &&
+        __atomic_load_n(&pool->waiting, __ATOMIC_SEQ_CST)) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->finished);
         pthread_mutex_unlock(&pool->lock);
@@ -174,12 +180,12 @@ static inline void puffer_run_chunk(PufferPool *pool, int64_t chunk) {
 }
 
 static inline void puffer_take_part(PufferPool *pool, int32_t self) {
-    int64_t chunk;
+    int64_t piece;
     const int32_t parts = __atomic_load_n(&pool->parts, __ATOMIC_RELAXED);
     if (self >= parts) return;  // this job wants fewer threads
-    while ((chunk = puffer_take(&pool->part[self], 1)) >= 0) puffer_run_chunk(pool, chunk);
+    while ((piece = puffer_take(&pool->part[self], 1)) >= 0) puffer_run_piece(pool, piece);
     for (int32_t i = 1; i < parts; i++) {
-        while ((chunk = puffer_take(&pool->part[(self + i) % parts], 0)) >= 0) puffer_run_chunk(pool, chunk);
+        while ((piece = puffer_take(&pool->part[(self + i) % parts], 0)) >= 0) puffer_run_piece(pool, piece);
     }
 }
 
@@ -246,10 +252,10 @@ static inline void puffer_pool_run(PufferVec *vec, PufferWork work, int32_t thre
     if (pool->workers < threads - 1) puffer_pool_grow(pool, threads - 1);
     pool->vec = vec;
     pool->work = work;
-    __atomic_store_n(&pool->left, vec->chunks, __ATOMIC_RELAXED);
+    __atomic_store_n(&pool->left, vec->pieces, __ATOMIC_RELAXED);
     __atomic_store_n(&pool->parts, threads, __ATOMIC_RELAXED);
-    for (int32_t i = 0; i < threads; i++) {  // publishes the job: a chunk can be taken from here on
-        const uint64_t next = (uint64_t)(vec->chunks * i / threads), end = (uint64_t)(vec->chunks * (i + 1) / threads);
+    for (int32_t i = 0; i < threads; i++) {  // publishes the job: a piece can be taken from here on
+        const uint64_t next = (uint64_t)(vec->pieces * i / threads), end = (uint64_t)(vec->pieces * (i + 1) / threads);
         __atomic_store_n(&pool->part[i].range, next << 32 | end, __ATOMIC_RELEASE);
     }
     __atomic_add_fetch(&pool->job, 1, __ATOMIC_SEQ_CST);
@@ -264,11 +270,11 @@ static inline void puffer_pool_run(PufferVec *vec, PufferWork work, int32_t thre
 }
 
 static inline void puffer_run(PufferVec *vec, PufferWork work) {
-    const int32_t threads = vec->threads < vec->chunks ? vec->threads : (int32_t)vec->chunks;
+    const int32_t threads = vec->threads < vec->pieces ? vec->threads : (int32_t)vec->pieces;
     if (threads > 1) {
         puffer_pool_run(vec, work, threads);
     } else {
-        for (int64_t chunk = 0; chunk < vec->chunks; chunk++) work(vec, chunk);
+        for (int64_t piece = 0; piece < vec->pieces; piece++) work(vec, piece);
     }
 }
 
@@ -337,6 +343,8 @@ static inline PufferVec *puffer_vec_new(const PufferEnvTable *table, const Puffe
     vec->chunks = (instances + PUFFER_CHUNK - 1) / PUFFER_CHUNK;
     vec->first_index = first_index;
     vec->agents = spaces.agents;
+    for (vec->piece = PUFFER_CHUNK; vec->piece > 1 && vec->piece * spaces.agents > PUFFER_CHUNK;) vec->piece /= 2;
+    vec->pieces = (instances + vec->piece - 1) / vec->piece;
     vec->threads = threads;
     vec->log_fields = table->num_log_fields;
     if (!puffer_vec_allocate(vec, params)) {
@@ -382,10 +390,14 @@ static void puffer_vec_reset(PufferVec *vec, int reseed, uint64_t seed) {
     vec->reseed = reseed;
     vec->seed = seed;
     if (reseed) puffer_vec_log(vec, forgotten);
-    puffer_run(vec, puffer_reset_chunk);
+    puffer_run(vec, puffer_reset_piece);
 }
 
-static void puffer_vec_step(PufferVec *vec) { puffer_run(vec, puffer_step_chunk); }
+static void puffer_vec_step(PufferVec *vec) {
+    puffer_run(vec, puffer_step_piece);
+    if (vec->piece == PUFFER_CHUNK) return;
+    for (int64_t chunk = 0; chunk < vec->chunks; chunk++) puffer_add_logs(vec, chunk);
+}
 
 static void *puffer_vec_base(PufferVec *vec, size_t *stride) {
     *stride = vec->stride;
@@ -419,21 +431,20 @@ static void *puffer_vec_base(PufferVec *vec, size_t *stride) {
                                       size_t len) {                                                               \
         return puffer_vec_new(&PUFFER_TABLE(name_), params, instances, seed, first_index, io, threads, err, len); \
     }                                                                                                             \
-    const PufferEnvTable PUFFER_TABLE(name_) = {                                                                  \
-        .abi_version = PUFFER_ABI_VERSION,                                                                        \
-        .table_size = sizeof(PufferEnvTable),                                                                     \
-        .io_size = sizeof(PufferIO),                                                                              \
-        .param_size = sizeof(PufferParam),                                                                        \
-        .spaces_size = sizeof(PufferSpaces),                                                                      \
-        .name = #name_,                                                                                           \
-        .step = name_##_step_one,                                                                                 \
-        .step_range = name_##_step_range,                                                                         \
-        .vec_new = name_##_vec_new,                                                                               \
-        .vec_reset = puffer_vec_reset,                                                                            \
-        .vec_step = puffer_vec_step,                                                                              \
-        .vec_base = puffer_vec_base,                                                                              \
-        .vec_log = puffer_vec_log,                                                                                \
-        .vec_free = puffer_vec_free,                                                                              \
-        __VA_ARGS__}
+    const PufferEnvTable PUFFER_TABLE(name_) = {.abi_version = PUFFER_ABI_VERSION,                                \
+                                                .table_size = sizeof(PufferEnvTable),                             \
+                                                .io_size = sizeof(PufferIO),                                      \
+                                                .param_size = sizeof(PufferParam),                                \
+                                                .spaces_size = sizeof(PufferSpaces),                              \
+                                                .name = #name_,                                                   \
+                                                .step = name_##_step_one,                                         \
+                                                .step_range = name_##_step_range,                                 \
+                                                .vec_new = name_##_vec_new,                                       \
+                                                .vec_reset = puffer_vec_reset,                                    \
+                                                .vec_step = puffer_vec_step,                                      \
+                                                .vec_base = puffer_vec_base,                                      \
+                                                .vec_log = puffer_vec_log,                                        \
+                                                .vec_free = puffer_vec_free,                                      \
+                                                __VA_ARGS__}
 
 #endif
