@@ -400,7 +400,8 @@ static void snake_draw(const void *state, PufferCanvas *canvas) {
     static const uint32_t colors[] = {PUFFER_BACKGROUND, PUFFER_RED, 0x8A6D3B, 0x35504F,
                                       0x2F9E5B,          0x4A7BD0,   0xA46FD6, PUFFER_CYAN};
     const Snake *env = (const Snake *)state;
-    const int fit = 1280 / env->width, pixels = fit < 2 ? 2 : fit > 8 ? 8 : fit;
+    const int longest = env->width > env->height ? env->width : env->height, fit = 1280 / longest;
+    const int pixels = longest > 2048 ? 1 : fit < 2 ? 2 : fit > 8 ? 8 : fit;
     if (!puffer_canvas(canvas, env->width * pixels, env->height * pixels, 15.0f)) return;
     const float zoom = canvas->zoom > 1.0f ? canvas->zoom : 1.0f, size = (float)pixels * zoom;
     float x = -canvas->pan_x, y = -canvas->pan_y;  // of the canvas's corner in the picture of the world
