@@ -34,7 +34,7 @@ class ActionLayout:
     Attributes:
         is_continuous: A Box; otherwise one or more discrete heads.
         sizes: Size of each discrete head; 1 for each dimension of a Box.
-        shape: Shape of one action row: () for Discrete, (K,) for MultiDiscrete, (D,) for Box.
+        shape: Shape of one action row: () for Discrete, (K,) for MultiDiscrete, (D,) for a flattened Box.
         low, high: Bounds of a Box, one per dimension; None for discrete heads.
     """
 
@@ -49,17 +49,17 @@ class ActionLayout:
         """Return the layout of a single agent's action space.
 
         Raises:
-            EnvError: If the space is neither Discrete, MultiDiscrete nor a one-dimensional Box.
+            EnvError: If the space is neither Discrete, MultiDiscrete nor a Box.
         """
         if isinstance(space, spaces.Discrete):
             return cls(False, (int(space.n),), ())
         if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
             return cls(False, tuple(int(n) for n in space.nvec), (len(space.nvec),))
-        if isinstance(space, spaces.Box) and len(space.shape) == 1:
-            low, high = space.low.astype(np.float32).tolist(), space.high.astype(np.float32).tolist()
-            return cls(True, (1,) * space.shape[0], space.shape, tuple(low), tuple(high))
+        if isinstance(space, spaces.Box):
+            low, high = (tuple(bound.astype(np.float32).ravel().tolist()) for bound in (space.low, space.high))
+            return cls(True, (1,) * len(low), (len(low),), low, high)
         msg = f"{space} is not an action space that a policy can have"
-        raise EnvError(msg, hint="use Discrete, MultiDiscrete or a Box of one dimension")
+        raise EnvError(msg, hint="use Discrete, MultiDiscrete or a Box")
 
     @property
     def width(self) -> int:

@@ -112,9 +112,8 @@ def load(
     content = checkpoint.read(path)
     try:
         config = PolicyConfig(**content.state["policy"])
-        observed, acted = (
-            checkpoint.restore_space(content.state[f"{kind}_space"]) for kind in ("observation", "action")
-        )
+        observed = checkpoint.restore_space(content.state["observation_space"])
+        acted = checkpoint.restore_space(content.state["action_space"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"the checkpoint {path} is damaged: {error}") from error
     assert isinstance(observed, spaces.Box)

@@ -149,7 +149,7 @@ class Rollout:
         mask = None if self.action_masks is None else self.action_masks[t]
         actions = layout.sample(logits, noise, mask, self._policy.logstd)
         self.actions[t] = actions
-        torch.from_numpy(self._vector.actions).copy_(layout.to_env(actions))
+        torch.from_numpy(self._vector.actions).view(actions.shape).copy_(layout.to_env(actions))
         self._clock.mark("sample")
 
     def _store(self, t: int) -> None:
