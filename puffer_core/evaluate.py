@@ -250,10 +250,11 @@ def _config(env: str | EnvSpec, checkpoint: Path, options: Mapping[str, str]) ->
         msg = f"`{spell(refused[0])}` has no meaning here: an evaluation takes --env.* and --vec.* only"
         raise OptionError(msg, hint="the network is that of the checkpoint")
     shipped = configuration.load(env, options=options)
-    try:
-        config = runs.find(str(checkpoint)).config
-    except RunError:  # a checkpoint on its own
-        config = shipped
+    run, name = _run_of(checkpoint), locate(env)[1]
+    if run is not None and run.env_name != name:
+        msg = f"the run in `{run.path}` is one of {run.env_name}, not of {name}"
+        raise RunError(msg, hint=f"puffer eval {run.env_name} --load {run.path}")
+    config = shipped if run is None else run.config
     config = replace(config, vec=replace(config.vec, backend="auto", num_workers="auto", batch_size="auto"))
     asked = dict(configuration.flatten(shipped))
     for key in options:
@@ -273,11 +274,16 @@ def _instances(config: Config, spec: EnvSpec, name: str, how: Play, render: str)
 def _video_path(checkpoint: Path, agent: Agent, output: str | os.PathLike[str] | None) -> Path:
     if output is not None:
         return Path(output)
-    name = f"{agent.step:0{runs.STEP_DIGITS}d}.mp4"
+    run, name = _run_of(checkpoint), f"{agent.step:0{runs.STEP_DIGITS}d}.mp4"
+    return Path(name) if run is None else run.path / "videos" / name
+
+
+def _run_of(checkpoint: Path) -> runs.RunDirectory | None:
+    """Return the run that a checkpoint lies in, None if it lies on its own."""
     try:
-        return runs.find(str(checkpoint)).path / "videos" / name
-    except RunError:  # a checkpoint on its own
-        return Path(name)
+        return runs.find(str(checkpoint.absolute()))
+    except RunError:
+        return None
 
 
 def _load(checkpoint: Path, config: Config, seed: int) -> Agent:

@@ -51,6 +51,12 @@ def number(value: float | None) -> str:
     return f"{value:.{digits}f}"
 
 
+def bar(fraction: float, width: int) -> str:
+    """Return a bar of ``width`` columns, filled to ``fraction`` in steps of an eighth of a column."""
+    whole, eighths = divmod(round(8 * width * fraction), 8)
+    return ("█" * whole + " ▏▎▍▌▋▊▉"[eighths].strip()).ljust(width)
+
+
 def sparkline(values: tuple[float, ...], width: int) -> str:
     """Return one line of bars for ``values``, averaged into at most ``width`` bins; empty for fewer than two."""
     finite = [value for value in values if math.isfinite(value)]

@@ -14,12 +14,13 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
-from puffer_core.console.format import count, duration, number, sparkline
+from puffer_core.console.format import bar, count, duration, number, sparkline
 
 WIDTH = 80
 """Columns the panel takes where the terminal has them."""
 _ROWS = 8
-_GAP = 3
+_GAP = 2
+_TIME = 22
 _FRAME, _ACCENT, _TITLE, _DIM, _GOOD, _SPEED, _PLAIN = "cyan", "cyan", "bold", "dim", "bold green", "bold yellow", ""
 
 Piece = tuple[str, str]
@@ -167,11 +168,11 @@ def _columns(snapshot: Snapshot, width: int) -> list[Line]:
     tables = [table for table in tables if table][: 1 + (width >= 48) + (width >= 70)]
     if not tables:
         return []
-    size = (width - _GAP * (len(tables) - 1)) // len(tables)
+    sizes = _widths(tables, width)
     rows: list[Line] = []
     for index in range(max(map(len, tables))):
         pieces: list[Piece] = []
-        for table in tables:
+        for table, size in zip(tables, sizes, strict=True):
             name, value, style = table[index] if index < len(table) else ("", "", _PLAIN)
             pieces += [(" " * _GAP, _PLAIN)] if pieces else []
             pieces += [(set_cell_size(name, size - len(value) - 1), style), (" ", _PLAIN), (value, _PLAIN)]
@@ -179,13 +180,23 @@ def _columns(snapshot: Snapshot, width: int) -> list[Line]:
     return rows
 
 
+def _widths(tables: Sequence[Sequence[tuple[str, str, str]]], width: int) -> list[int]:
+    """Return the columns of each table: the times need few, the others share the rest."""
+    room = width - _GAP * (len(tables) - 1)
+    if len(tables) == 1 or tables[0][0][0] != "time":
+        return [room // len(tables)] * len(tables)
+    rest = (room - _TIME) // (len(tables) - 1)
+    return [_TIME, *[rest] * (len(tables) - 1)]
+
+
 def _shares(phases: Mapping[str, float]) -> dict[str, str]:
-    """Return the largest phases as percentages with a small bar."""
+    """Return the largest phases as percentages with a small bar, full for the largest."""
     total = sum(phases.values())
     if total <= 0:
         return {}
     largest = sorted(phases.items(), key=lambda item: -item[1])
-    return {name: f"{'▆' * round(5 * seconds / total):<5} {100 * seconds / total:3.0f} %" for name, seconds in largest}
+    most = largest[0][1]
+    return {name: f"{bar(seconds / most, 3)} {100 * seconds / total:3.0f} %" for name, seconds in largest}
 
 
 def _table(title: str, values: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -138,7 +138,7 @@ class _Command:
     def train(self) -> None:
         """Prepare, build and train; afterwards `result` is complete but for an evaluation."""
         locate(self._env)  # a name that does not exist is told before anything heavy is imported
-        self._reporter.show(lambda: Snapshot(str(self._env)), force=True)
+        self._reporter.show(lambda: Snapshot(locate(self._env)[1]))
         session = self._session = self._open()
         with StopSignals(self._tell_first, self._reporter.close) as signals:
             session.train(signals)
