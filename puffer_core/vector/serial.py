@@ -88,6 +88,8 @@ class Member:
             env.rewards[...] = 0
             env.terminals[...] = False
             env.truncations[...] = False
+            if env.logged is not None:
+                env.logged[...] = False
 
     def _check(self) -> None:
         """Hold a Python environment to the contract, and supply final observations where it writes none."""
@@ -182,7 +184,10 @@ class Serial(Vector):
             buf = {name: array[rows] for name, array in self._arrays.items()}
             if self._is_unlogged:
                 buf.pop("log"), buf.pop("logged")
-            env = spare if i == 0 and spare is not None else self._make(source, buf)
+            try:
+                env = spare if i == 0 and spare is not None else self._make(source, buf)
+            except EnvError as error:
+                raise EnvError(f"environment {i} does not fit into the rows of the first: {error}") from error
             self._compare(env, i)
             members.append(Member(env, rows, instances, buf))
             instances += env.num_instances

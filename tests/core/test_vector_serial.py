@@ -1,0 +1,372 @@
+"""The serial backend: Python environments of every form, and the rules it holds them to."""
+
+from __future__ import annotations
+
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from counter import counter_table
+from gymnasium.spaces import Box, Dict, Discrete
+
+from puffer_core import vector
+from puffer_core.env import PufferEnv
+from puffer_core.errors import EnvError, OptionError
+
+
+class Pair(PufferEnv):
+    """Two agents that see (seed, tick); agent 0 ends with a terminal, agent 1 with a truncation."""
+
+    def __init__(self, buf=None, limit=3, agents=2):
+        self.single_observation_space = Box(-1, 1e6, (2,))
+        self.single_action_space = Discrete(3)
+        self.num_agents = agents
+        self.limit, self.seed, self.tick = limit, 0, 0
+        super().__init__(buf)
+
+    def reset(self, seed=None, index=0):
+        self.seed = self.seed if seed is None else seed + 1000 * index
+        self.tick = 0
+        self.observe()
+        return self.observations, []
+
+    def observe(self):
+        self.observations[:] = self.seed, self.tick
+
+    def step(self, actions):
+        self.tick += 1
+        self.rewards[:] = actions
+        self.observe()
+        if self.tick == self.limit:
+            self.end()
+            self.tick = 0
+            self.observe()
+        return self.observations, self.rewards, self.terminals, self.truncations, self.infos()
+
+    def end(self):
+        self.terminals[:1] = True
+        self.truncations[1:] = True
+        self.final_observations[:] = self.observations
+
+    def infos(self):
+        return []
+
+
+def test_members_write_rows_of_one_set_of_arrays():
+    with vector.make(Pair, num_envs=3, params={"limit": 4}) as opened:
+        observations, infos = opened.reset(seed=5)
+        assert infos == []
+        assert observations[:, 0].tolist() == [5, 5, 1005, 1005, 2005, 2005]
+        assert (opened.num_envs, opened.agents_per_env, opened.num_agents) == (3, 2, 6)
+        observations, rewards, terminals, truncations, _ = opened.step(np.arange(6) % 3)
+        assert rewards.tolist() == [0, 1, 2, 0, 1, 2]
+        assert observations[:, 1].tolist() == [1] * 6
+        assert not (terminals | truncations).any()
+        for member in opened.members:
+            assert np.shares_memory(member.env.observations, opened.observations)
+
+
+def test_first_index_counts_instances_before():
+    with vector.make(Pair, num_envs=2, first_index=7) as opened:
+        assert opened.reset(seed=0)[0][:, 0].tolist() == [7000, 7000, 8000, 8000]
+
+
+def test_ends_carry_last_observations_and_flags_of_one_step():
+    with vector.make(Pair, num_envs=2) as opened:
+        opened.reset(seed=1)
+        for step in range(1, 7):
+            opened.step(np.ones(4, int))
+            ended = step % 3 == 0
+            assert opened.terminals.tolist() == [ended, False] * 2
+            assert opened.truncations.tolist() == [False, ended] * 2
+            if ended:
+                assert opened.final_observations[:, 1].tolist() == [3] * 4
+                assert opened.observations[:, 1].tolist() == [0] * 4
+
+
+def test_episodes_are_logged_for_environments_that_log_nothing():
+    with vector.make(Pair, num_envs=2) as opened:
+        opened.reset(seed=1)
+        assert opened.log_fields == ("score", "perf", "episode_return", "episode_length")
+        for step in range(6):
+            opened.step(np.array([0, 1, 2, 0]))
+            assert opened.logged.all() == (step % 3 == 2)
+        assert opened.log[:, 0].tolist() == opened.log[:, 2].tolist() == [0, 3, 6, 0]
+        assert opened.log[:, 3].tolist() == [3] * 4
+        assert opened.drain_log() == {"score": 2.25, "episode_return": 2.25, "episode_length": 3, "n": 8}
+        assert opened.drain_log() is None
+
+
+def test_a_seeded_reset_forgets_what_was_logged():
+    with vector.make(Pair) as opened:
+        opened.reset(seed=1)
+        for _ in range(4):
+            opened.step(np.ones(2, int))
+        opened.reset(seed=1)
+        assert opened.drain_log() is None
+        for _ in range(3):
+            opened.step(np.ones(2, int))
+        assert opened.drain_log()["episode_return"] == 3
+
+
+class Informed(Pair):
+    def infos(self):
+        if self.tick:
+            return [{"speed": 1.0, "name": "x"}, {"speed": 4.0, "n": 2}]
+        return [{"score": 7.0, "perf": 0.25}]
+
+
+def test_numbers_in_infos_are_averaged_by_weight():
+    with vector.make(Informed, params={"agents": 1}) as opened:
+        opened.reset(seed=1)
+        for _ in range(2):
+            infos = opened.step(np.ones(1, int))[4]
+        assert infos == opened.infos == [{"speed": 1.0, "name": "x"}, {"speed": 4.0, "n": 2}]
+        assert opened.drain_log() == {"speed": 3.0, "n": 6}
+        opened.step(np.ones(1, int))
+        assert opened.log.tolist() == [[7, 0.25, 3, 3]]
+        assert opened.drain_log() == {"score": 7, "perf": 0.25, "episode_return": 3, "episode_length": 3, "n": 1}
+
+
+class Logged(Pair):
+    log_fields = ("score", "gems")
+
+    def end(self):
+        super().end()
+        self.log[:] = 2, 5
+        self.logged[:] = True
+
+
+def test_an_environment_that_logs_is_left_alone():
+    with vector.make(Logged, num_envs=2) as opened:
+        opened.reset(seed=1)
+        for _ in range(4):
+            opened.step(np.ones(4, int))
+        assert not opened.logged.any()
+        assert opened.drain_log() == {"score": 2, "gems": 5, "n": 4}
+
+
+class Other(Pair):
+    log_fields = ("score", "keys")
+
+
+class Forgetful(Pair):
+    def end(self):
+        self.terminals[:1] = True
+        self.truncations[1:] = True
+
+
+def test_missing_final_observations_are_those_before_the_cut_with_one_warning():
+    with vector.make(Forgetful) as opened:
+        opened.reset(seed=1)
+        for _ in range(2):
+            opened.step(np.ones(2, int))
+        with pytest.warns(UserWarning, match="Forgetful truncates and does not write final_observations"):
+            opened.step(np.ones(2, int))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert opened.final_observations[:, 1].tolist() == [2, 2]
+            for _ in range(3):
+                opened.final_observations[:] = 0
+                opened.step(np.ones(2, int))
+            assert opened.final_observations[:, 1].tolist() == [2, 2]
+
+
+class Undecided(Pair):
+    def end(self):
+        super().end()
+        self.terminals[:] = self.truncations[:] = True
+
+
+class Replacing(Pair):
+    def observe(self):
+        super().observe()
+        if self.tick == 2:
+            self.rewards = self.rewards.copy()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Undecided, "Undecided: agent 2 is terminal and truncated"),
+        (Replacing, "Replacing replaced its array `rewards`"),
+    ],
+)
+def test_breaches_of_the_contract_are_refused(kind, words):
+    with vector.make([Pair, kind], num_envs=2, params={"limit": 3}) as opened:
+        opened.reset(seed=1)
+        with pytest.raises(EnvError, match=words):  # noqa: PT012 - the third step ends the episode
+            for _ in range(3):
+                opened.step(np.ones(4, int))
+
+
+def test_environments_of_a_vector_must_agree():
+    with pytest.raises(EnvError, match="environment 1 does not fit into the rows of the first"):
+        vector.make(Pair, num_envs=2, params=[{}, {"agents": 3}])
+    with pytest.raises(EnvError, match="environment 1 has log_fields"):
+        vector.make([Logged, Other], num_envs=2)
+    with pytest.raises(OptionError, match="1 parameter sets were given for num_envs=2"):
+        vector.make(Pair, num_envs=2, params=[{}])
+
+
+def test_each_environment_can_have_parameters_of_its_own():
+    with vector.make(Pair, num_envs=3, params=[{"limit": 3 + i} for i in range(3)]) as opened:
+        opened.reset(seed=1)
+        for _ in range(3):
+            opened.step(np.ones(6, int))
+        assert opened.observations[:, 1].tolist() == [0, 0, 3, 3, 3, 3]
+
+
+def test_strict_refuses_illegal_actions():
+    with vector.make(Pair, strict=True) as opened:
+        opened.reset(seed=1)
+        with pytest.raises(EnvError, match="Pair: agent 1, head 0: action 3 is not from 0 to 2"):
+            opened.step(np.array([0, 3]))
+
+
+# -- other forms ------------------------------------------------------------------------------------------------------
+
+
+class Walk:
+    """The plain form, as small as it gets: to the right end of a line of four cells."""
+
+    def __init__(self, wide=False):
+        self.observation_space = Box(0, 1, (4,))
+        self.action_space = Discrete(2)
+        self.wide = wide
+
+    def reset(self):
+        self.cell = 1
+        return self.observe()
+
+    def observe(self):
+        return np.eye(5 if self.wide else 4, dtype=np.float32)[self.cell]
+
+    def step(self, action):
+        assert type(action) is int
+        self.cell += 1 if action else -1
+        return self.observe(), float(self.cell == 3), self.cell in (0, 3), {"cell": self.cell}
+
+
+def test_a_plain_class_is_a_single_agent():
+    with vector.make(Walk, num_envs=2) as opened:
+        assert opened.limits == ("no-seed",)
+        assert opened.reset(seed=1)[0].argmax(axis=1).tolist() == [1, 1]
+        opened.step(np.array([1, 0]))
+        assert opened.terminals.tolist() == [False, True]
+        assert opened.observations.argmax(axis=1).tolist() == [2, 1]
+        assert opened.final_observations.argmax(axis=1).tolist()[1] == 0
+        opened.step(np.array([1, 1]))
+        assert opened.rewards.tolist() == [1, 0]
+        assert opened.drain_log() == {"score": 0.5, "episode_return": 0.5, "episode_length": 1.5, "cell": 1.75, "n": 2}
+
+
+class WalkEnv(Walk, PufferEnv):
+    """The same on the base class, which then holds no arrays of its own."""
+
+    def __init__(self, buf=None):
+        PufferEnv.__init__(self, buf)
+        Walk.__init__(self)
+        self.reset()
+
+
+def test_a_plain_class_on_the_base_class_is_adapted_too():
+    with vector.make(WalkEnv, num_envs=2) as opened:
+        opened.reset(seed=1)
+        assert opened.step(np.array([1, 0]))[2].tolist() == [False, True]
+
+
+def test_an_observation_of_another_shape_is_refused():
+    words = r"Walk gave an observation of shape \(5,\), declared is \(4,\)"
+    with vector.make(Walk, params={"wide": True}) as opened, pytest.raises(EnvError, match=words):
+        opened.reset(seed=1)
+
+
+def test_a_gymnasium_environment_is_seeded_and_truncated():
+    def make():
+        return gymnasium.make("CartPole-v1", max_episode_steps=5)
+
+    with vector.make(make, num_envs=2) as opened, vector.make(make, num_envs=1, first_index=1) as second:
+        assert opened.limits == ()
+        assert np.array_equal(opened.reset(seed=3)[0][1:], second.reset(seed=3)[0])
+        for _ in range(5):
+            opened.step(np.array([0, 1]))
+        assert opened.truncations.all()
+        assert not opened.terminals.any()
+        assert not np.array_equal(opened.final_observations, opened.observations)
+
+
+class SeedOnly(Pair):
+    def reset(self, seed=None):
+        return super().reset(seed)
+
+
+class Own(Pair):
+    """Takes no arrays: it has its own, which are copied."""
+
+    def __init__(self):
+        super().__init__()
+
+
+@pytest.mark.parametrize(("kind", "first_column"), [(SeedOnly, [4, 4, 5, 5]), (Own, [4, 4, 1004, 1004])])
+def test_other_signatures_are_served(kind, first_column):
+    with vector.make(kind, num_envs=2) as opened:
+        assert opened.reset(seed=4)[0][:, 0].tolist() == first_column
+        for _ in range(3):
+            opened.step(np.array([0, 1, 2, 0]))
+        assert opened.rewards.tolist() == [0, 1, 2, 0]
+        assert opened.final_observations[:, 1].tolist() == [3] * 4
+        assert opened.drain_log()["episode_return"] == 2.25
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (dict, "dict gave dict, which is no PufferEnv and has no observation_space and action_space"),
+        (lambda: type("Odd", (), {"observation_space": Dict(), "action_space": Discrete(2)})(), "Odd: single_observ"),
+    ],
+)
+def test_what_is_no_environment_is_refused(kind, words):
+    with pytest.raises((EnvError, OptionError), match=words):
+        vector.make(kind)
+
+
+# -- environments in C, one object each -------------------------------------------------------------------------------
+
+
+def test_serial_and_native_give_the_same_rows():
+    table = counter_table()
+    serial = vector.make(table, num_envs=3, backend="serial", params={"num_envs": 2})
+    native = vector.make(table, num_envs=3, backend="native", params={"num_envs": 2})
+    serial.reset(seed=6)
+    native.reset(seed=6)
+    fields = ("observations", "rewards", "terminals", "truncations", "masks", "action_mask", "log", "logged")
+    for step in range(20):
+        for name in fields:
+            assert np.array_equal(getattr(serial, name), getattr(native, name)), f"{name} at step {step}"
+        actions = np.full((12, 2), step % 3)
+        serial.step(actions)
+        native.step(actions)
+    assert serial.drain_log() == pytest.approx(native.drain_log())
+    assert serial.num_envs == native.num_envs == 6
+    assert serial.render(5, "ansi") == native.render(5, "ansi")
+    serial.close()
+    native.close()
+
+
+def test_serial_saves_and_restores_what_can_be():
+    table = counter_table()
+    with vector.make(table, num_envs=2, backend="serial") as one, vector.make(table, 2, backend="serial") as other:
+        one.reset(seed=1)
+        for _ in range(7):
+            one.step(np.ones((4, 2), int))
+        other.load(one.save())
+        assert np.array_equal(one.step(np.ones((4, 2), int))[0], other.step(np.ones((4, 2), int))[0])
+        one.set_params(bonus=1)
+        with pytest.raises(EnvError, match="the saved state has 0 environments, not 2"):
+            other.load({"episodes": b""})
+    with vector.make(Pair) as opened:
+        assert opened.save() is None
+        with pytest.raises(OptionError, match="index=1 is not an integer from 0 to 0"):
+            opened.render(1)
