@@ -188,15 +188,16 @@ def find(ref: str, env: str | None = None, runs_dir: str | os.PathLike[str] | No
         RunError: If there is no such run, or more than one; the hint says what to do.
     """
     root = Path(runs_dir if runs_dir is not None else os.environ.get("PUFFER_RUNS") or "runs")
-    for path in (Path(ref), root / ref) if ref != LATEST else ():
-        if path.exists() and (inside := _run_of(path)):
+    folder = root / _folder(env) if env else root
+    name = _read_pointer(folder / LATEST) if ref == LATEST else ref
+    for path in (folder / name,) if ref == LATEST else (Path(ref), root / ref, folder / ref):
+        if name and path.exists() and (inside := _run_of(path)):
             return RunDirectory.open(inside)
     if Path(ref).exists() and os.sep in ref:
         raise RunError(f"`{ref}` is not in a run directory")
     known = list_runs(root, env)
     if ref == LATEST and known:
-        name = _read_pointer(root / _folder(env) / LATEST) if env else ""
-        return RunDirectory.open(next((run for run in known if run.name == name), known[-1]))
+        return RunDirectory.open(known[-1])
     matches = [run for run in known if run.name == ref] or [run for run in known if ref and run.name.startswith(ref)]
     if len(matches) == 1:
         return RunDirectory.open(matches[0])

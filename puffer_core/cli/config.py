@@ -40,16 +40,14 @@ command.add_command(show)
 
 
 def resolve(env: str, file: str | None, options: dict[str, str]) -> tuple[Config, str | None]:
-    """Return the configuration, with the overlay of the trainer that would be chosen, and a note if none can be."""
-    config = load(env, file=file, options=options)
-    if config.base.trainer != "auto":
-        return config, None
+    """Return the configuration, decided as `puffer run` decides it; where that fails, undecided, and a note why."""
     from puffer_core.training.job import prepare
 
+    config = load(env, file=file, options=options)
     try:
         return prepare(env, file=file, options=options).job.config, None
     except PufferError as error:
-        return config, f"no trainer could be chosen, so no overlay of one is applied: {error}"
+        return config, f"`puffer run` would fail: {error}"
 
 
 def as_text(config: Config) -> str:

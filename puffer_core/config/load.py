@@ -55,8 +55,9 @@ def load(
     runs_dir, typed = sources.from_environment(), sources.from_options(given, keys)
 
     def layers(*labels: str) -> list[Layer]:
-        overlays = [source.presets.get(label, {}) for label in labels for source in (family, own)]
-        in_file = [chosen.presets.get(label, {}) for label in labels]
+        names = [label.replace("-", "_") for label in labels]
+        overlays = [source.presets.get(name, {}) for name in names for source in (family, own)]
+        in_file = [chosen.presets.get(name, {}) for name in names]
         return [*inis, *overlays, runs_dir, chosen.values, *in_file, typed]
 
     edits = edits or {}
@@ -139,7 +140,7 @@ def _choose(values: Layer, **names: str) -> None:
 
 def _require_preset(preset: str, files: Sequence[Source]) -> None:
     known = sorted({label for file in files for label in file.presets})
-    if preset and preset not in known:
+    if preset and preset.replace("-", "_") not in known:
         listed = f"there are {', '.join(f'`{label}`' for label in known)}" if known else "there are none"
         raise OptionError(f"unknown preset `{preset}`: {listed} here", hint=did_you_mean(preset, known))
 

@@ -95,7 +95,8 @@ class Keys:
             raise OptionError(f"{where}: unknown section [{section}]", hint=hint)
 
     def use(self, section: str) -> None:
-        """Include the options that a selected plugin object called ``section`` has, if it has any."""
+        """Include the options that the plugin object called ``section`` has, if it has any."""
+        section = section.replace("-", "_")
         if section not in SECTIONS and section != "env":
             options = _plugin_options(section)
             if options is not None:
@@ -200,13 +201,13 @@ def join(section: str, name: str) -> str:
 
 
 def _plugin_options(name: str) -> type[Any] | None:
-    """Return the options dataclass of the policy, trainer, backend, logger or sweeper of that name."""
+    """Return the options dataclass of the plugin object called ``name`` (``_`` for ``-``)."""
     from puffer_core.plugins import manager, resolve
 
     plugins = manager()
     for registry in (plugins.policies, plugins.trainers, plugins.backends, plugins.loggers, plugins.sweepers):
-        if name in registry.names():
-            target = getattr(registry.get(name), "options", None)
+        for found in (known for known in registry.names() if known.replace("-", "_") == name):
+            target = getattr(registry.get(found), "options", None)
             if target is not None:
                 options = resolve(target)
                 if not isinstance(options, type):

@@ -100,6 +100,12 @@ def test_load_lets_the_environments_ini_override_the_familys(alpha: EnvSpec) -> 
     assert config.origins["env.mode"] == Origin()
 
 
+def test_load_takes_option_over_ini_over_default(alpha: EnvSpec) -> None:
+    assert load(alpha, options=["--train.gamma", ".9"]).train.gamma == 0.9
+    assert load(alpha).train.gamma == 0.97
+    assert load(EnvSpec("toy/other", make="toyfamily:Other")).train.gamma == 0.995
+
+
 def test_load_follows_the_whole_order_of_precedence(alpha: EnvSpec, tmp_path: Path) -> None:
     own = write(tmp_path, "[train]\nlearning_rate = 0.875\n[env]\nmode = hard\n")
     assert load(alpha).train.learning_rate == 0.015
@@ -151,6 +157,12 @@ def test_load_applies_presets_of_the_config_file_after_its_values(alpha: EnvSpec
     config = load(alpha, file=own, preset="tiny")
     assert config.train.gamma == 0.5
     assert fixed(config, "train.gamma")
+
+
+def test_load_takes_hyphens_in_names_of_presets(alpha: EnvSpec, tmp_path: Path) -> None:
+    own = write(tmp_path, "[preset.one-gpu.train]\ngamma = 0.5\n")
+    assert load(alpha, file=own, preset="one-gpu").train.gamma == 0.5
+    assert load(alpha, file=own, options=["--preset", "one_gpu"]).train.gamma == 0.5
 
 
 def test_load_lists_the_presets_there_are(alpha: EnvSpec) -> None:
@@ -365,12 +377,14 @@ def test_load_includes_the_options_of_the_policy_that_is_chosen(package: Path, m
     from puffer_core.plugins import manager
     from puffer_core.specs import PolicySpec
 
-    policies = {"toy": PolicySpec("toy", encoder="toyfamily:Encoder", options="toyfamily:Encoder")}
+    specs = [PolicySpec(name, encoder="toyfamily:Encoder", options="toyfamily:Encoder") for name in ("toy", "two-part")]
+    policies = {spec.name: spec for spec in specs}
     registry = type("Policies", (), {"names": lambda self: list(policies), "get": lambda self, name: policies[name]})
     monkeypatch.setattr(manager(), "policies", registry())
     config = load(None, options=["--policy.name", "toy"])
     assert config.plugins["toy"].width == 8
     assert load(None, options=["--policy.name", "toy", "--toy.width", "9"]).plugins["toy"].width == 9
+    assert load(None, options=["--policy.name=two-part", "--two-part.width=7"]).plugins["two_part"].width == 7
     assert "toy" not in load(None).plugins
     with pytest.raises(OptionError, match=r"`toy.width` = `0` is out of range"):
         load(None, options=["--toy.width", "0"])
