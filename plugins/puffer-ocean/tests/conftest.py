@@ -1,0 +1,59 @@
+"""Everything here runs over the environments that the plugin declares; a new one is picked up by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from puffer_core.native import NativeEnv
+from puffer_core.plugins import resolve
+from puffer_core.specs import EnvSpec
+from puffer_core.testing import legal_sets
+from puffer_ocean.plugin import puffer_envs
+
+SPECS: dict[str, EnvSpec] = {spec.name.partition("/")[2]: spec for spec in puffer_envs()}
+
+
+@cache
+def _sets_of(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    return tuple(legal_sets(resolve(SPECS[name].table), count=20, seed=7))
+
+
+@pytest.fixture(params=sorted(SPECS))
+def name(request: pytest.FixtureRequest) -> str:
+    """The environment's own name, without the family."""
+    return request.param
+
+
+@pytest.fixture
+def spec(name: str) -> EnvSpec:
+    return SPECS[name]
+
+
+@pytest.fixture
+def table(spec: EnvSpec) -> object:
+    """The capsule."""
+    return resolve(spec.table)
+
+
+@pytest.fixture
+def sets(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """(label, parameters): the defaults, minima, maxima and 20 random legal sets."""
+    return _sets_of(name)
+
+
+@pytest.fixture
+def opened(table: object) -> Iterator[Callable[..., NativeEnv]]:
+    """``opened(params, num_envs=..., ...)`` gives an environment that is closed when the test ends."""
+    environments: list[NativeEnv] = []
+
+    def open_env(params: dict[str, Any] | None = None, **kwargs: Any) -> NativeEnv:
+        environments.append(NativeEnv(table, params, **kwargs))
+        return environments[-1]
+
+    yield open_env
+    for env in environments:
+        env.close()

@@ -1,0 +1,131 @@
+"""Throughput of an environment under random actions, which are prepared before the clock starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from puffer_core import vector
+
+AGENTS = 4096
+"""Agents of a measurement where nothing else is asked for."""
+BATCHES = 64
+_STEPS_PER_LOOK = 8
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Agent-steps (frame skip not included) and what they took."""
+
+    steps: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Agent-steps per second of wall time."""
+        return self.steps / self.seconds
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Agent-steps per second of CPU time, of all threads together."""
+        return self.steps / self.cpu_seconds
+
+
+class EnvBench:
+    """An open vector and a ring of action batches; `measure` may be called again and again.
+
+    Args:
+        name: Of the environment.
+        num_envs: Environments; None for 4096 agents' worth.
+        threads: That step them.
+        params: Of the environment.
+    """
+
+    def __init__(
+        self, name: str, num_envs: int | None = None, threads: int = 1, params: Mapping[str, object] | None = None
+    ) -> None:
+        params = dict(params or {})
+        if num_envs is None:
+            with vector.make(name, num_envs=1, params=params) as one:
+                num_envs = max(1, AGENTS // one.agents_per_env)
+        self.num_envs, self.threads = num_envs, threads
+        self._vector = vector.make(name, num_envs=num_envs, params=params, num_threads=threads)
+        self.num_agents = self._vector.num_agents
+        self._batches = _random_batches(self._vector.single_action_space, self.num_agents)
+        self._vector.reset(seed=0)
+        self._next = 0
+
+    def measure(self, seconds: float) -> Throughput:
+        """Step for at least ``seconds`` of wall time."""
+        step, batches, at = self._vector.step, self._batches, self._next
+        taken, elapsed = 0, 0.0
+        wall, cpu = time.perf_counter(), time.process_time()
+        while elapsed < seconds:
+            for _ in range(_STEPS_PER_LOOK):
+                step(batches[at])
+                at = (at + 1) % BATCHES
+            taken += _STEPS_PER_LOOK
+            elapsed = time.perf_counter() - wall
+        cpu = time.process_time() - cpu
+        self._next = at
+        return Throughput(taken * self.num_agents, elapsed, cpu)
+
+    def close(self) -> None:
+        """Close the vector."""
+        self._vector.close()
+
+    def __enter__(self) -> EnvBench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def bench_env(
+    name: str,
+    num_envs: int | None = None,
+    threads: int = 1,
+    seconds: float = 2.0,
+    params: Mapping[str, object] | None = None,
+) -> dict[str, Any]:
+    """Return the JSON object of ``puffer bench env``.
+
+    Args:
+        name: Of the environment.
+        num_envs: Environments; None for 4096 agents' worth.
+        threads: That step them.
+        seconds: Of wall time, at least; a tenth of it goes before as a warm-up.
+        params: Of the environment.
+    """
+    with EnvBench(name, num_envs, threads, params) as bench:
+        bench.measure(seconds / 10)
+        result = bench.measure(seconds)
+        return {
+            "env": name,
+            "num_envs": bench.num_envs,
+            "threads": threads,
+            "steps_per_second": result.per_second,
+            "steps_per_cpu_second": result.per_cpu_second,
+        }
+
+
+def _random_batches(space: gymnasium.Space[Any], rows: int) -> list[npt.NDArray[Any]]:
+    """Return the ring of action batches."""
+    rng = np.random.default_rng(0)
+    if isinstance(space, gymnasium.spaces.Box):
+        low, high = space.low, space.high
+        return [rng.uniform(low, high, (rows, *space.shape)).astype(np.float32) for _ in range(BATCHES)]
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return [rng.integers(0, space.nvec, (rows, len(space.nvec))).astype(np.int32) for _ in range(BATCHES)]
+    assert isinstance(space, gymnasium.spaces.Discrete)
+    return [rng.integers(0, int(space.n), rows).astype(np.int32) for _ in range(BATCHES)]
