@@ -54,8 +54,8 @@ class EnvBench:
     ) -> None:
         params = dict(params or {})
         if num_envs is None:
-            with vector.make(name, num_envs=1, params=params) as one:
-                num_envs = max(1, AGENTS // one.agents_per_env)
+            _, _, agents, _ = vector.describe(name, params)
+            num_envs = max(1, AGENTS // agents)
         self.num_envs, self.threads = num_envs, threads
         self._vector = vector.make(name, num_envs=num_envs, params=params, num_threads=threads)
         self.num_agents = self._vector.num_agents
