@@ -199,7 +199,8 @@ class _Actor:
         if envs.action_mask is None and 2 * np.count_nonzero(playing) < len(self._rows):
             kept = playing[self._rows]
             self._rows = self._rows[kept]
-            self._state = self._state[:, np.flatnonzero(kept)]
+            if self._state is not None:
+                self._state = self._state[:, np.flatnonzero(kept)]
         rows = self._rows
         # As in training: the state is zeroed behind an end, and where an agent has just come (it was absent before).
         resets = (envs.terminals | envs.truncations | ~self._alive)[rows] if self._state is not None else None

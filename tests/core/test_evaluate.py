@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fakes_env import Count, Endless, ShortOrLong
+from rich.console import Console
+from safetensors.numpy import load_file
+
+from puffer_core.console import PlainReporter
+from puffer_core.errors import OptionError, RenderError, RunError
+from puffer_core.evaluate import Play, assign, environment_seed, evaluate, play, watch
+from puffer_core.specs import EnvSpec
+from puffer_core.training import train
+from puffer_core.vector import make
+
+KEYS = ["env", "episodes", "score", "score_stderr", "episode_length", "perf", "checkpoint", "unfinished", "quantiles"]
+MATCH = EnvSpec("fake/match", make="fakes_env:Match")
+
+
+class Script:
+    """An agent whose actions are counted, not computed."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.resets = 0
+
+    def act(self, observations: Any, state: Any, *, greedy: bool, resets: Any, action_mask: Any) -> Any:
+        rows = len(observations)
+        self.rows.append(rows)
+        self.resets += 0 if resets is None else int(resets.sum())
+        state = torch.zeros(1, rows, 2) if state is None else state
+        return np.zeros(rows, np.int32), state
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("runs")
+    options = {
+        "train.total_timesteps": "512",
+        "train.device": "cpu",
+        "train.horizon": "16",
+        "train.minibatch_size": "64",
+        "vec.num_envs": "4",
+        "policy.hidden_size": "8",
+        "policy.num_layers": "1",
+        "runs_dir": str(folder),
+    }
+    return train(MATCH, options=options)
+
+
+def test_evaluation_does_not_favour_short_episodes() -> None:
+    # Taking the first 32 episodes that end on 16 rows would give a mean near 2 (EV01).
+    with make(ShortOrLong, num_envs=16) as envs:
+        found = play(Script(), envs, Play(32, environment_seed(42)))
+    returns = found.values("score")
+    assert len(returns) == 32
+    assert set(returns) == {2.0, 200.0}
+    # 32 draws from {2, 200}: the standard error of the mean is 99 / sqrt(32) = 17.5.
+    assert returns.mean() == pytest.approx(101, abs=3 * 17.5)
+
+
+def test_evaluation_over_many_seeds_has_the_true_mean() -> None:
+    means = []
+    with make(ShortOrLong, num_envs=16) as envs:
+        for seed in range(12):
+            means.append(play(Script(), envs, Play(16, environment_seed(seed))).values("score").mean())
+    # 192 draws: standard error 99 / sqrt(192) = 7.1.
+    assert np.mean(means) == pytest.approx(101, abs=3 * 7.1)
+
+
+@pytest.mark.parametrize("episodes", [1, 5, 8, 13])
+def test_every_episode_assigned_is_played_once(episodes: int) -> None:
+    script = Script()
+    with make(Count, num_envs=5) as envs:
+        found = play(script, envs, Play(episodes, 0))
+    assert found.values("score").tolist() == [3.0] * episodes
+    assert found.values("episode_length").tolist() == [3.0] * episodes
+    assert len(script.rows) == 3 * -(-episodes // 5)
+
+
+def test_assignment_is_fair() -> None:
+    assert assign(13, 5).tolist() == [3, 3, 3, 2, 2]
+    assert assign(2, 4).tolist() == [1, 1, 0, 0]
+
+
+def test_rows_that_are_done_are_no_longer_computed() -> None:
+    script = Script()
+    with make(ShortOrLong, num_envs=64) as envs:
+        play(script, envs, Play(40, environment_seed(1)))
+    assert script.rows[0] == 64
+    assert script.rows[-1] < 64
+    assert len(script.rows) == 200
+
+
+def test_states_are_reset_behind_every_end() -> None:
+    script = Script()
+    with make(Count, num_envs=4) as envs:
+        play(script, envs, Play(12, 0))
+    assert script.resets == 8  # the ends of the first two episodes of four rows; the third ends the evaluation
+
+
+def test_step_cap_says_how_many_finished() -> None:
+    with make(Endless, num_envs=2) as envs:
+        found = play(Script(), envs, Play(2, 0, max_steps=50))
+    assert (found.asked, len(found.rows)) == (2, 0)
+
+
+def test_environment_seeds_are_apart_from_those_of_training() -> None:
+    seeds = {environment_seed(seed) for seed in range(200)}
+    assert len(seeds) == 200
+    assert not seeds & set(range(200 + 10_000))
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_evaluate_returns_the_keys_of_the_interface(trained: dict[str, Any]) -> None:
+    before = load_file(f"{trained['checkpoint']}/model.safetensors")
+    result = evaluate(MATCH, load=trained["run_dir"], episodes=20)
+    assert list(result) == KEYS
+    assert (result["env"], result["episodes"], result["unfinished"]) == ("fake/match", 20, 0)
+    assert result["checkpoint"] == trained["checkpoint"]
+    assert result["episode_length"] == 8
+    assert result["perf"] == pytest.approx(result["score"] / 200)
+    assert result["quantiles"][0] <= result["score"] <= result["quantiles"][-1]
+    after = load_file(f"{trained['checkpoint']}/model.safetensors")
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_evaluate_is_the_same_twice_and_differs_between_seeds(trained: dict[str, Any]) -> None:
+    first, second = (evaluate(MATCH, load=trained["checkpoint"], episodes=20) for _ in range(2))
+    assert first == second
+    assert evaluate(MATCH, load=trained["checkpoint"], episodes=20, seed=1)["score"] != first["score"]
+
+
+def test_evaluate_greedy_has_no_spread_where_the_environment_has_none(trained: dict[str, Any]) -> None:
+    result = evaluate(MATCH, load=trained["checkpoint"], episodes=20, greedy=True)
+    assert result["score_stderr"] == 0
+
+
+def test_evaluate_warns_about_the_step_cap(trained: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    result = evaluate(MATCH, load=trained["checkpoint"], episodes=20, max_steps=4)
+    assert (result["episodes"], result["unfinished"], result["score"]) == (0, 20, None)
+    assert "only 0 of 20 episodes ended within the step limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"episodes": 0}, OptionError, "episodes=0 is less than 1"),
+        ({"render": "movie"}, OptionError, "render='movie' is not one of none, ansi, video, human"),
+        ({"options": {"train.gamma": "0.5"}}, OptionError, "--train.gamma` has no meaning here"),
+        ({"load": "nothing-like-it"}, RunError, "no runs of fake/match"),
+    ],
+)
+def test_evaluate_refuses(
+    trained: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, error: Any, match: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=match):
+        evaluate(MATCH, **{"load": trained["checkpoint"], **arguments})
+
+
+def test_evaluate_refuses_a_run_of_another_environment(trained: dict[str, Any]) -> None:
+    with pytest.raises(RunError, match="is one of fake/match, not of fake/count"):
+        evaluate(EnvSpec("fake/count", make="fakes_env:Count"), load=trained["run_dir"])
+
+
+@pytest.mark.parametrize(
+    ("display", "match"), [("", "no display to open a window on"), (":0", "not part of this version")]
+)
+def test_render_human_explains(
+    trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch, display: str, match: str
+) -> None:
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", display)
+    with pytest.raises(RenderError, match=match):
+        evaluate(MATCH, load=trained["run_dir"], render="human")
+
+
+def test_render_ansi_needs_a_text(trained: dict[str, Any]) -> None:
+    with pytest.raises(RenderError, match="has no ansi view"):
+        evaluate(MATCH, load=trained["run_dir"], render="ansi")
+
+
+def test_render_ansi_prints_frames(trained: dict[str, Any]) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    spec = EnvSpec("fake/match", make="fakes_env:Written")
+    result = evaluate(spec, load=trained["run_dir"], render="ansi", episodes=2, console=PlainReporter(console))
+    assert result["episodes"] == 2
+    assert console.file.getvalue().split() == [f"t={time}" for time in range(8)] * 2
+
+
+def test_frames_shown_begin_and_end_with_their_episode() -> None:
+    shown: list[int] = []
+    with make(Count, num_envs=1) as envs:
+        found = watch(Script(), envs, Play(2, 0), lambda envs: shown.append(envs.members[0].env.time))
+    # Three steps each: states 0, 1, 2; the third step ends the episode and shows the first state of the next one.
+    assert shown == [0, 1, 2, 0, 1, 2]
+    assert len(found.rows) == 2
+
+
+def test_video_has_every_frame_from_the_first_to_the_last(trained: dict[str, Any]) -> None:
+    imageio = pytest.importorskip("imageio.v3", reason="the extra `video` is not installed")
+    result = evaluate(MATCH, load=trained["run_dir"], render="video", episodes=2)
+    path = Path(result["video"])
+    assert path.parent == Path(trained["run_dir"]) / "videos"
+    assert list(path.parent.iterdir()) == [path]
+    frames = imageio.imread(path, plugin="pyav")
+    assert frames.shape == (16, 22, 32, 3)  # 21 x 31, with even sides
+    # The fake's frame at time t is grey 5 t; two episodes of times 0 to 7.
+    assert frames.mean((1, 2, 3)) == pytest.approx([5 * time for time in range(8)] * 2, abs=3)
+
+
+def test_video_goes_where_it_is_told_to(trained: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg", reason="the extra `video` is not installed")
+    path = tmp_path / "deep" / "film.mp4"
+    assert evaluate(MATCH, load=trained["run_dir"], render="video", episodes=1, output=path)["video"] == str(path)
+    assert path.stat().st_size > 0
+
+
+def test_video_without_its_extra_says_what_to_install(trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(RenderError, match="imageio-ffmpeg is not installed") as caught:
+        evaluate(MATCH, load=trained["run_dir"], render="video")
+    assert caught.value.hint == "pip install 'puffer-core[video]'"
