@@ -221,7 +221,7 @@ static void puffer_pool_after_fork(void) {
 static inline void puffer_pool_grow(PufferPool *pool, int32_t workers) {
     static int registered = 0;
     if (!registered) registered = pthread_atfork(NULL, NULL, puffer_pool_after_fork) == 0;
-    pool->cores = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (pool->workers == 0) pool->cores = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);  // workers read it
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals belong to the host's threads
