@@ -8,8 +8,6 @@
 #include <puffer/draw.h>
 #include <puffer/vec.h>
 
-#include <stdio.h>
-
 // Cells of the grid. A cell from SNAKE_WALL on kills.
 enum { SNAKE_EMPTY, SNAKE_FOOD, SNAKE_CORPSE, SNAKE_WALL, SNAKE_COLOR };
 enum { SNAKE_UP, SNAKE_DOWN, SNAKE_LEFT, SNAKE_RIGHT, SNAKE_DIRECTIONS };  // a direction ^ 1 is its opposite
