@@ -29,15 +29,14 @@ class EpisodeStats:
         self.returns.fill(0)
         self.lengths.fill(0)
 
-    def add(self, vector: Any) -> None:
-        """Account for the step that the arrays of a vector show."""
-        ended = vector.terminals | vector.truncations
+    def add(self, vector: Any, ended: Array) -> None:
+        """Account for the step that the arrays of a vector show, in which some rows ended."""
         self.returns += vector.rewards
         self.lengths += vector.masks | ended
         vector.logged[:] = ended
-        if not ended.any():
-            return
         rows = np.flatnonzero(ended)
+        if not len(rows):
+            return
         vector.log[rows, _SCORE] = vector.log[rows, _RETURN] = self.returns[rows]
         vector.log[rows, _PERF] = np.nan
         vector.log[rows, _LENGTH] = self.lengths[rows]

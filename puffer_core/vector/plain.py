@@ -50,6 +50,7 @@ class PlainEnv(PufferEnv):
         self.single_action_space = env.action_space
         self.num_agents = 1
         self._name = type(env).__name__
+        self._shape = env.observation_space.shape
         try:
             check_spaces(self)
         except EnvError as error:
@@ -66,15 +67,18 @@ class PlainEnv(PufferEnv):
 
     def step(self, actions: Array) -> Step:
         """Advance the agent, and start the next episode where this one ended."""
-        action = actions[0]
-        result = self.env.step(int(action) if self._is_discrete else action.copy())
+        result = self.env.step(int(actions[0]) if self._is_discrete else actions[0].copy())
         if not isinstance(result, tuple) or len(result) not in (4, 5):
             raise EnvError(f"{self._name}: step returned {type(result).__name__}, not 4 or 5 values")
-        observation, reward, terminal, info = result[0], result[1], bool(result[2]), result[-1] or {}
-        truncated = bool(result[3]) if len(result) == 5 else terminal and bool(info.get("TimeLimit.truncated", False))
-        if len(result) == 4:
+        observation, reward, terminal, info = result[0], result[1], bool(result[2]), result[-1]
+        if len(result) == 5:
+            truncated = bool(result[3])
+        else:
+            truncated = terminal and bool((info or {}).get("TimeLimit.truncated", False))
             terminal = terminal and not truncated
-        self.rewards[0], self.terminals[0], self.truncations[0] = reward, terminal, truncated and not terminal
+        self.rewards[0] = reward
+        self.terminals[0] = terminal
+        self.truncations[0] = truncated and not terminal
         if terminal or truncated:
             self._write(self.final_observations, observation)
             self._restart({})
@@ -90,10 +94,10 @@ class PlainEnv(PufferEnv):
         return dict(info)
 
     def _write(self, rows: Array, observation: Any) -> None:
-        array = np.asarray(observation)
-        if array.shape != rows.shape[1:]:
-            raise EnvError(f"{self._name} gave an observation of shape {array.shape}, declared is {rows.shape[1:]}")
-        rows[0] = array
+        shape = observation.shape if isinstance(observation, np.ndarray) else np.shape(observation)
+        if shape != self._shape:
+            raise EnvError(f"{self._name} gave an observation of shape {shape}, declared is {self._shape}")
+        rows[0] = observation
 
     def render(self) -> Any:
         """Return what the environment renders."""

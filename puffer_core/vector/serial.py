@@ -19,7 +19,8 @@ from puffer_core.vector.source import Source, source_of
 
 PATTERN = 0xA5
 """Fills final observations until an environment has shown whether it writes them."""
-_CHECKED = ("observations", "actions", "rewards", "terminals", "truncations", "masks", "final_observations")
+CLEARED = ("rewards", "terminals", "truncations", "logged")
+_WATCHED = ("observations", "actions", "rewards", "terminals", "truncations")
 _STATS = struct.Struct("<dq")
 
 
@@ -35,21 +36,16 @@ class Member:
 
     def __init__(self, env: PufferEnv, rows: slice, first: int, buf: Mapping[str, Array]) -> None:
         self.env, self.rows, self.first = env, rows, first
-        self.is_native = isinstance(env, NativeEnv)
         self._buf = dict(buf)
-        self._arrays = {name: getattr(env, name) for name in buf if getattr(env, name, None) is not None}
-        self._copied = [name for name in self._arrays if self._arrays[name] is not buf[name] and name != "actions"]
-        self._checked = [name for name in _CHECKED if name in self._arrays]
-        # None until the first end has shown whether the environment writes final observations; C and adapters do.
-        self._writes_final: bool | None = True if isinstance(env, NativeEnv | PlainEnv) else None
-        self._before = None if self._writes_final else np.empty_like(env.observations)
-        self._warned = False
-        self._takes_index, self._takes_seed = _seeding(env)
-
-    @property
-    def takes_seed(self) -> bool:
-        """Whether a seed reaches the environment."""
-        return self._takes_seed
+        own = {name: getattr(env, name) for name in buf if getattr(env, name, None) is not None}
+        self._copied = {name: array for name, array in own.items() if array is not buf[name]}
+        # C environments and adapters keep the contract; others are watched. What they wrote is known after the first
+        # end: until then, and from then on where they write none, the observations before each step are kept.
+        is_watched = not isinstance(env, NativeEnv | PlainEnv)
+        self._watched = [(name, own[name]) for name in _WATCHED if is_watched]
+        self._before = np.empty_like(env.observations) if is_watched else None
+        self._is_known = self._has_warned = False
+        self._takes_index, self.takes_seed = _seeding(env)
 
     def reset(self, seed: int | None, first_index: int) -> Infos:
         """Start new episodes; the seed and the instances before this one give the environment's own."""
@@ -57,72 +53,57 @@ class Member:
         arguments = {}
         if seed is not None and self._takes_index:
             arguments = {"seed": seed, "index": index}
-        elif seed is not None and self._takes_seed:
+        elif seed is not None and self.takes_seed:
             arguments = {"seed": seed + index}
-        self._clear()
+        self._clear_own()
         result = self.env.reset(**arguments)
-        if self._writes_final is None:
+        if self._before is not None and not self._is_known:
             self.env.final_observations.view(np.uint8)[...] = PATTERN
         self._copy_out()
         return list(result[1] or []) if isinstance(result, tuple) and len(result) == 2 else []
 
-    def step(self, actions: Array) -> Infos:
-        """Step the environment and bring its rows up to date."""
+    def step(self) -> Infos:
+        """Step the environment with the actions in its rows, and bring the rows up to date."""
         env = self.env
-        if self.is_native:
-            return env.step(actions)[4]
-        self._clear()
         if self._before is not None:
             self._before[...] = env.observations
-        if env.actions is not actions:
-            env.actions[...] = actions
+        if self._copied:
+            self._clear_own()
+            env.actions[...] = self._buf["actions"]
         infos = env.step(env.actions)[4]
-        self._check()
-        self._copy_out()
+        for name, array in self._watched:
+            if getattr(env, name) is not array:
+                raise EnvError(f"{type(env).__name__} replaced its array `{name}`: write into it instead")
+        if self._copied:
+            self._copy_out()
         return infos or []
 
-    def _clear(self) -> None:
-        """Rewards and flags are of one step; a C environment's own loop clears them."""
-        if not self.is_native:
-            env = self.env
-            env.rewards[...] = 0
-            env.terminals[...] = False
-            env.truncations[...] = False
-            if env.logged is not None:
-                env.logged[...] = False
+    def finish(self, ended: Array) -> None:
+        """Supply the last observations of the rows that ended, where the environment writes none."""
+        if self._before is None or not ended.any():
+            return
+        final = self._buf["final_observations"]
+        if not self._is_known:
+            self._is_known = True
+            if not (final[ended].view(np.uint8) == PATTERN).all():
+                self._before = None
+                return
+        final[ended] = self._before[ended]
+        if not self._has_warned and self._buf["truncations"].any():
+            self._has_warned = True
+            msg = f"{type(self.env).__name__} truncates and does not write final_observations: "
+            warnings.warn(msg + "values are bootstrapped from the observation before the cut", stacklevel=5)
 
-    def _check(self) -> None:
-        """Hold a Python environment to the contract, and supply final observations where it writes none."""
-        env, arrays = self.env, self._arrays
-        for name in self._checked:
-            if getattr(env, name) is not arrays[name]:
-                raise EnvError(f"{type(env).__name__} replaced its array `{name}`: write into it instead")
-        ended = env.terminals | env.truncations
-        if not ended.any():
-            return
-        both = env.terminals & env.truncations
-        if both.any():
-            msg = f"{type(env).__name__}: agent {self.rows.start + int(np.argmax(both))} is terminal and truncated"
-            raise EnvError(msg, hint="an end has one flag: terminal where both hold")
-        if self._writes_final is None:
-            final = env.final_observations[ended]
-            self._writes_final = not (final.view(np.uint8).reshape(-1) == PATTERN).all()
-        if self._writes_final:
-            self._before = None
-            return
-        assert self._before is not None
-        env.final_observations[ended] = self._before[ended]
-        if env.truncations.any() and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{type(env).__name__} truncates and does not write final_observations: "
-                "values are bootstrapped from the observation before the cut",
-                stacklevel=4,
-            )
+    def _clear_own(self) -> None:
+        """Rewards and flags are of one step; arrays that are the vector's are cleared there."""
+        for name in CLEARED:
+            if name in self._copied:
+                self._copied[name].fill(0)
 
     def _copy_out(self) -> None:
-        for name in self._copied:
-            self._buf[name][...] = self._arrays[name]
+        for name, array in self._copied.items():
+            if name != "actions":
+                self._buf[name][...] = array
 
 
 class Serial(Vector):
@@ -159,7 +140,6 @@ class Serial(Vector):
         self._first_index, self._strict = first_index, strict
         self._threads = 1 if num_threads == "auto" else num_threads
         self.members = self._open(sources)
-        self._is_sampled = not self.members[0].env.log_fields
         self._stats = EpisodeStats(self.num_agents)
         self._sums = LogSums(self.log_fields)
         limits = {limit for source in sources for limit in source.limits}
@@ -237,30 +217,49 @@ class Serial(Vector):
     # -- stepping -----------------------------------------------------------------------------------------------------
 
     def _async_reset(self, seed: int | None) -> None:
+        self._clear()
         self.infos = []
         for member in self.members:
             self.infos += member.reset(seed, self._first_index)
-        self.logged[:] = False
+        self._clear()
         self._stats.reset()
         if seed is not None:
             self._sums = LogSums(self.log_fields)
+
+    def _clear(self) -> None:
+        for array in (self.rewards, self.terminals, self.truncations, self.logged):
+            array.fill(0)
 
     def _recv(self) -> None:
         pass
 
     def _send(self, actions: Array) -> None:
         put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
+        self._clear()
         self.infos = []
         given: list[tuple[Member, Infos]] = []
         for member in self.members:
-            infos = member.step(self.actions[member.rows])
+            infos = member.step()
             if infos:
                 self.infos += infos
                 given.append((member, infos))
+        ended = self.terminals | self.truncations
+        if ended.any():
+            self._finish(ended)
         if self._is_unlogged:
-            self._stats.add(self)
+            self._stats.add(self, ended)
             self._add_episode_infos(given)
         self._sums.add(self.log, self.logged, self.infos)
+
+    def _finish(self, ended: Array) -> None:
+        both = self.terminals & self.truncations
+        if both.any():
+            row = int(np.argmax(both))
+            kind = type(self.members[row // self._rows].env).__name__
+            msg = f"{kind}: agent {row} is terminal and truncated"
+            raise EnvError(msg, hint="an end has one flag: terminal where both hold")
+        for member in self.members:
+            member.finish(ended[member.rows])
 
     def _add_episode_infos(self, given: Sequence[tuple[Member, Infos]]) -> None:
         """A single agent's info belongs to its row."""

@@ -173,6 +173,22 @@ def test_missing_final_observations_are_those_before_the_cut_with_one_warning():
             assert opened.final_observations[:, 1].tolist() == [2, 2]
 
 
+class LaterForgetful(Pair):
+    def end(self):
+        (self.truncations if self.limit == 4 else self.terminals)[:] = True
+        self.limit = 4
+
+
+def test_the_warning_comes_with_the_first_cut():
+    with vector.make(LaterForgetful) as opened:
+        opened.reset(seed=1)
+        for _ in range(6):
+            opened.step(np.ones(2, int))
+        with pytest.warns(UserWarning, match="truncates"):
+            opened.step(np.ones(2, int))
+        assert opened.final_observations[:, 1].tolist() == [3, 3]
+
+
 class Undecided(Pair):
     def end(self):
         super().end()
