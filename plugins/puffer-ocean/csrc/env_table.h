@@ -12,7 +12,7 @@
     X(snake) \
     X(connect4) \
     X(cartpole) \
-    X(target) \
+    X(target)
 
 // clang-format on
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PUFFER_CHUNK 64  // instances; part of the contract, because the log is summed by chunk
@@ -32,7 +33,6 @@ struct PufferVec {
     int64_t instances, chunks, pieces, first_index;
     int64_t piece;  // instances that a thread takes at a time; divides PUFFER_CHUNK
     int32_t agents, threads, log_fields;
-    int has_alive;
     double *sums;     // (chunks, log_fields) of the rows logged since the last vec_log
     int64_t *logged;  // (chunks,) and their number
     int reseed;       // arguments of the reset that is running
@@ -145,15 +145,25 @@ static inline void puffer_pause(void) {
 #endif
 }
 
-// Rounds of waiting before a thread goes to sleep: spin where a core is free for it, then give way.
-enum { PUFFER_SPINS = 64, PUFFER_YIELDS = 48 };
+static inline int64_t puffer_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
-static inline void puffer_relax(int round, int spare) {
-    if (spare && round < PUFFER_SPINS) {
+// How long a thread waits before it sleeps. Being woken costs some 10 us, a step's turnaround in the host a few.
+enum { PUFFER_SPINS = 64, PUFFER_YIELDS = 48, PUFFER_CROWDED_NS = 20000 };
+
+// One round of waiting: spin where there is a core for it, then give way. 0 where sleeping is better: it took long
+// enough, or somebody else had the core meanwhile; a sleeper that is woken gets it back sooner than one that gives way.
+static inline int puffer_relax(int *round, int has_cores) {
+    if (++*round <= PUFFER_SPINS && has_cores) {
         puffer_pause();
-    } else {
-        sched_yield();
+        return 1;
     }
+    const int64_t before = puffer_now_ns();
+    sched_yield();
+    return *round <= PUFFER_SPINS + PUFFER_YIELDS && puffer_now_ns() - before < PUFFER_CROWDED_NS;
 }
 
 // Takes one piece of the part, from the front or the back; -1 when there is none.
@@ -169,23 +179,24 @@ static inline int64_t puffer_take(PufferPart *part, int front) {
     }
 }
 
-static inline void puffer_run_piece(PufferPool *pool, int64_t piece) {
-    pool->work(pool->vec, piece);
-    if (__atomic_sub_fetch(&pool->left, 1, __ATOMIC_SEQ_CST) == 0 &&
-        __atomic_load_n(&pool->waiting, __ATOMIC_SEQ_CST)) {
+// Runs pieces until there are none left, and reports them all at once: the job can't end before that.
+static inline void puffer_take_part(PufferPool *pool, int32_t self) {
+    const int32_t parts = __atomic_load_n(&pool->parts, __ATOMIC_RELAXED);
+    int64_t piece, done = 0;
+    if (self >= parts) return;  // this job wants fewer threads
+    for (int32_t i = 0; i < parts; i++) {
+        PufferPart *part = &pool->part[(self + i) % parts];
+        while ((piece = puffer_take(part, i == 0)) >= 0) {
+            pool->work(pool->vec, piece);
+            done++;
+        }
+    }
+    if (done == 0) return;
+    const int64_t left = __atomic_sub_fetch(&pool->left, done, __ATOMIC_SEQ_CST);
+    if (left == 0 && __atomic_load_n(&pool->waiting, __ATOMIC_SEQ_CST)) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->finished);
         pthread_mutex_unlock(&pool->lock);
-    }
-}
-
-static inline void puffer_take_part(PufferPool *pool, int32_t self) {
-    int64_t piece;
-    const int32_t parts = __atomic_load_n(&pool->parts, __ATOMIC_RELAXED);
-    if (self >= parts) return;  // this job wants fewer threads
-    while ((piece = puffer_take(&pool->part[self], 1)) >= 0) puffer_run_piece(pool, piece);
-    for (int32_t i = 1; i < parts; i++) {
-        while ((piece = puffer_take(&pool->part[(self + i) % parts], 0)) >= 0) puffer_run_piece(pool, piece);
     }
 }
 
@@ -195,10 +206,9 @@ static void *puffer_worker(void *argument) {
     uint32_t seen = 0;
     for (;;) {
         int round = 0;
-        while (__atomic_load_n(&pool->job, __ATOMIC_ACQUIRE) == seen && round < PUFFER_SPINS + PUFFER_YIELDS) {
-            puffer_relax(round++, pool->cores > 1);
-        }
+        while (__atomic_load_n(&pool->job, __ATOMIC_ACQUIRE) == seen && puffer_relax(&round, pool->cores > 1)) continue;
         if (__atomic_load_n(&pool->job, __ATOMIC_ACQUIRE) == seen) {
+            // The job is counted up before sleepers are counted: one of the two sides sees the other.
             pthread_mutex_lock(&pool->lock);
             __atomic_add_fetch(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
             while (__atomic_load_n(&pool->job, __ATOMIC_SEQ_CST) == seen) pthread_cond_wait(&pool->wake, &pool->lock);
@@ -233,11 +243,10 @@ static inline void puffer_pool_grow(PufferPool *pool, int32_t workers) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+// Waits until every piece has been reported.
 static inline void puffer_pool_wait(PufferPool *pool) {
     int round = 0;
-    while (__atomic_load_n(&pool->left, __ATOMIC_ACQUIRE) > 0 && round < PUFFER_SPINS + PUFFER_YIELDS) {
-        puffer_relax(round++, pool->cores > 1);
-    }
+    while (__atomic_load_n(&pool->left, __ATOMIC_ACQUIRE) > 0 && puffer_relax(&round, pool->cores > 1)) continue;
     if (__atomic_load_n(&pool->left, __ATOMIC_ACQUIRE) == 0) return;
     pthread_mutex_lock(&pool->lock);
     __atomic_store_n(&pool->waiting, 1, __ATOMIC_SEQ_CST);
@@ -246,6 +255,7 @@ static inline void puffer_pool_wait(PufferPool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+// Runs one job: publishes it, takes part in it and waits for the rest. Only one host thread at a time is in here.
 static inline void puffer_pool_run(PufferVec *vec, PufferWork work, int32_t threads) {
     PufferPool *pool = &puffer_pool;
     pthread_mutex_lock(&pool->user);
@@ -269,6 +279,7 @@ static inline void puffer_pool_run(PufferVec *vec, PufferWork work, int32_t thre
     pthread_mutex_unlock(&pool->user);
 }
 
+// `work` on every piece of the vector; without threads in order, here.
 static inline void puffer_run(PufferVec *vec, PufferWork work) {
     const int32_t threads = vec->threads < vec->pieces ? vec->threads : (int32_t)vec->pieces;
     if (threads > 1) {
@@ -291,6 +302,7 @@ static void puffer_vec_free(PufferVec *vec) {
     free(vec);
 }
 
+// 1, and a message, where the arguments of vec_new are not legal; parameters are the business of `check`.
 static inline int puffer_vec_refuse(const PufferEnvTable *table, int64_t instances, const PufferIO *io, int32_t threads,
                                     char *err, size_t len) {
     if (instances < 1 || instances > PUFFER_MAX_INSTANCES) {
@@ -369,6 +381,7 @@ static inline PufferVec *puffer_vec_new(const PufferEnvTable *table, const Puffe
     return vec;
 }
 
+// Means are the host's to take: sums of every field, and how many rows they are of.
 static int64_t puffer_vec_log(PufferVec *vec, double *sums) {
     const size_t fields = (size_t)vec->log_fields;
     int64_t rows = 0;
