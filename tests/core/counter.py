@@ -38,6 +38,13 @@ def counter_table() -> object:
     return capsule_of(ctypes.addressof(ctypes.c_char.in_dll(library(), "puffer_env_counter")))
 
 
+def __getattr__(name: str) -> object:
+    """A spec names the capsule as `counter:TABLE`."""
+    if name == "TABLE":
+        return counter_table()
+    raise AttributeError(name)
+
+
 def capsule_of(address: int, name: bytes = b"puffer.env.v1") -> object:
     new = ctypes.pythonapi.PyCapsule_New
     new.argtypes, new.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object

@@ -7,7 +7,9 @@ import pytest
 from counter import counter_table
 
 from puffer_core import vector
+from puffer_core.config import BaseConfig, Config, VecConfig
 from puffer_core.errors import EnvError, OptionError, UnknownNameError, UsageError
+from puffer_core.specs import EnvSpec
 from puffer_core.vector.native import auto_threads
 
 ONES = np.ones((6, 2), np.int32)
@@ -206,3 +208,47 @@ def test_describe_reads_the_table(table):
     observation, action, agents, capsule = vector.describe(table)
     assert (observation.shape, action.shape, agents) == ((2,), (2,), 2)
     assert capsule is table
+
+
+# -- from a configuration ---------------------------------------------------------------------------------------------
+
+SPEC = EnvSpec("test/counter", table="counter:TABLE")
+PYTHON = EnvSpec("test/walk", make="test_vector_serial:Walk")
+
+
+@pytest.mark.parametrize(
+    ("env", "vec", "instances"),
+    [
+        ({}, {}, 2048),
+        ({"num_envs": "auto"}, {"num_envs": 2}, 4096),
+        ({"num_envs": 3}, {}, 3),
+        ({"num_envs": 3}, {"num_envs": 2}, 6),
+    ],
+)
+def test_instances_of_a_c_environment_are_a_product(env, vec, instances):
+    with vector.open_vector(Config(env=env, vec=VecConfig(**vec)), SPEC) as opened:
+        assert opened.num_envs == instances
+        assert opened.name == "test/counter"
+
+
+def test_a_configuration_gives_parameters_seed_and_strictness(table):
+    config = Config(BaseConfig(seed=9), VecConfig(strict=True, num_threads=2), env={"limit": 3, "num_envs": 700})
+    with vector.open_vector(config, SPEC, first_index=5, num_envs=2) as opened:
+        assert (opened.num_envs, opened.env.num_threads, opened.env.params["limit"]) == (2, 2, 3)
+        with vector.make(table, num_envs=7) as other:
+            assert np.array_equal(opened.reset()[0], other.reset(seed=9)[0][10:])
+        with pytest.raises(EnvError, match="is not from 0 to 2"):
+            opened.step(np.full((4, 2), 3))
+
+
+@pytest.mark.parametrize(("vec", "count"), [({}, 64), ({"num_envs": 3}, 3)])
+def test_environments_in_python_are_counted_by_the_vector(vec, count):
+    with vector.open_vector(Config(vec=VecConfig(**vec)), PYTHON) as opened:
+        assert opened.num_envs == count
+    with vector.open_vector(Config(vec=VecConfig(**vec)), PYTHON, num_envs=2) as opened:
+        assert opened.num_envs == 2
+
+
+def test_a_misspelt_parameter_in_a_configuration_is_refused():
+    with pytest.raises(OptionError, match="counter has no parameter `limt`"):
+        vector.open_vector(Config(env={"limt": 3}), SPEC)
