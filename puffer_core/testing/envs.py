@@ -5,26 +5,22 @@ Example::
     class TestMaze(EnvContract):
         env_name = "maze/simple"
 
-An environment that no plugin declares overrides `make` instead. The suite needs plain asserts only, so that it runs
-without pytest too.
+An environment that no plugin declares overrides `make` instead. Rewards and flags are cleared before each step, as a
+vector does. The suite needs plain asserts only, so that it runs without pytest too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 
-from puffer_core.env import PufferEnv, layout_of
+from puffer_core.env import Array, PufferEnv, Step, layout_of
 from puffer_core.native import NativeEnv
-from puffer_core.plugins import find_env, resolve
 from puffer_core.testing.rollouts import Digest, head_sizes, random_actions
-
-Array = npt.NDArray[Any]
+from puffer_core.vector import source_of
 
 _PATTERN = 0xA5
 _BUFFERS = (
@@ -57,16 +53,12 @@ class EnvContract:
     limits: tuple[str, ...] = ()
 
     def make(self, buf: Mapping[str, Array] | None = None) -> PufferEnv:
-        """Return a new environment on the given buffers, or on its own.
-
-        Override it for an environment without a spec.
-        """
-        spec, _ = find_env(self.env_name)
-        self.limits = spec.limits
-        if spec.table is not None:
-            return NativeEnv(resolve(spec.table), dict(self.params), buf=None if buf is None else dict(buf))
-        make: Callable[..., PufferEnv] = resolve(str(spec.make))
-        return make(**self.params) if buf is None else make(**self.params, buf=buf)
+        """Return a new environment on the given buffers, or on its own; override it where no plugin declares one."""
+        source = source_of(self.env_name, self.params)
+        self.limits = source.limits
+        if source.table is not None:
+            return NativeEnv(source.table, source.params, buf=buf)
+        return source.open(buf)
 
     @contextmanager
     def opened(self, buf: Mapping[str, Array] | None = None, seed: int | None = 1) -> Iterator[PufferEnv]:
@@ -82,9 +74,16 @@ class EnvContract:
     def play(self, env: PufferEnv, seed: int = 1) -> Iterator[int]:
         """Step ``env`` with legal random actions and give the number of each step."""
         for step in range(self.steps):
-            env.actions[...] = random_actions(env, seed, step, env.action_mask)
-            env.step(env.actions)
+            self.step(env, random_actions(env, seed, step, env.action_mask))
             yield step
+
+    def step(self, env: PufferEnv, actions: Array) -> Step:
+        """Clear the rewards and flags of the step before, as a vector does, and step."""
+        for array in (env.rewards, env.terminals, env.truncations, env.logged):
+            if array is not None:
+                array.fill(0)
+        env.actions[...] = actions
+        return env.step(env.actions)
 
     def test_spaces_are_supported(self) -> None:
         """One Box to observe; Discrete, MultiDiscrete or a bounded Box to act; at least one agent."""
@@ -96,7 +95,7 @@ class EnvContract:
             if isinstance(actions, gymnasium.spaces.Box):
                 assert np.isfinite(actions.low).all(), "a Box action has no lower bound"
                 assert np.isfinite(actions.high).all(), "a Box action has no upper bound"
-            assert env.num_agents >= 1
+            assert env.num_agents >= 1, f"num_agents is {env.num_agents}"
 
     def test_arrays_match_the_spaces(self) -> None:
         """Every array has the shape and dtype that the spaces imply."""
@@ -112,18 +111,15 @@ class EnvContract:
         with self.opened(seed=None) as env:
             arrays = [getattr(env, name) for name in _BUFFERS]
             observations, infos = env.reset(seed=1)
-            assert observations is env.observations
-            assert isinstance(infos, list)
-            env.actions[...] = random_actions(env, 1, 0, env.action_mask)
-            observations, rewards, terminals, truncations, infos = env.step(env.actions)
-            assert observations is env.observations
-            assert rewards is env.rewards
-            assert terminals is env.terminals
-            assert truncations is env.truncations
-            assert isinstance(infos, list)
-            assert all(getattr(env, name) is array for name, array in zip(_BUFFERS, arrays, strict=True)), (
-                "an array was replaced; write into it instead"
-            )
+            assert observations is env.observations, "reset returns an array that is not `observations`"
+            assert isinstance(infos, list), f"reset returns infos {infos!r}, not a list"
+            actions = random_actions(env, 1, 0, env.action_mask)
+            *results, infos = self.step(env, actions)
+            for name, result in zip(("observations", "rewards", "terminals", "truncations"), results, strict=True):
+                assert result is getattr(env, name), f"step returns an array that is not `{name}`"
+            assert isinstance(infos, list), f"step returns infos {infos!r}, not a list"
+            for name, array in zip(_BUFFERS, arrays, strict=True):
+                assert getattr(env, name) is array, f"`{name}` was replaced; write into it instead"
 
     def test_observations_and_rewards_stay_in_bounds(self) -> None:
         """Observations stay in their space and rewards are finite."""
@@ -142,12 +138,12 @@ class EnvContract:
     def test_one_seed_gives_one_trajectory(self) -> None:
         """Equal seeds and actions give equal results."""
         if "no-seed" not in self.limits:
-            assert self._trajectory(seed=3) == self._trajectory(seed=3)
+            assert self._trajectory(seed=3) == self._trajectory(seed=3), "seed 3 gave two trajectories"
 
     def test_two_seeds_give_two_trajectories(self) -> None:
         """The seed is used."""
         if "no-seed" not in self.limits and self.is_random:
-            assert self._trajectory(seed=3) != self._trajectory(seed=4)
+            assert self._trajectory(seed=3) != self._trajectory(seed=4), "seeds 3 and 4 gave one trajectory"
 
     def test_reset_with_a_seed_starts_over(self) -> None:
         """What was played before leaves nothing behind."""
@@ -157,12 +153,14 @@ class EnvContract:
                 pass
             env.reset(seed=3)
             if "no-seed" not in self.limits:
-                assert np.array_equal(env.observations, first)
+                assert np.array_equal(env.observations, first), "reset(seed=3) gave another first observation"
 
     def test_an_end_has_one_flag_and_a_last_observation(self) -> None:
         """An agent's end is terminal or truncated, and its last observation is kept."""
         with self.opened() as env:
-            for step in self._play_with_pattern(env):
+            for step in range(self.steps):
+                env.final_observations.view(np.uint8)[...] = _PATTERN
+                self.step(env, random_actions(env, 1, step, env.action_mask))
                 both = env.terminals & env.truncations
                 assert not both.any(), f"step {step}: terminal and truncated, agents {np.flatnonzero(both)}"
                 ended = env.terminals | env.truncations
@@ -170,17 +168,6 @@ class EnvContract:
                 if "no-final-observation" not in self.limits:
                     agents = np.flatnonzero(missing)
                     assert not missing.any(), f"step {step}: final_observations not written, agents {agents}"
-
-    def test_reset_leaves_no_reward_and_no_flag(self) -> None:
-        """Rewards and flags belong to a step; a reset has none."""
-        with self.opened() as env:
-            for seed in (1, 2, None):
-                env.reset(seed=seed)
-                assert not env.rewards.any(), f"rewards {env.rewards} after reset"
-                assert not (env.terminals | env.truncations).any(), "a flag is set after reset"
-                for _ in self.play(env):
-                    if (env.terminals | env.truncations).any():
-                        break
 
     def test_absent_agents_have_blank_rows(self) -> None:
         """An absent agent observes zeros and is rewarded 0 after the step in which it left."""
@@ -199,7 +186,7 @@ class EnvContract:
             for step in self.play(env):
                 if env.action_mask is None:
                     return
-                assert env.action_mask.max() <= 1
+                assert env.action_mask.max() <= 1, f"step {step}: action_mask holds {env.action_mask.max()}"
                 for head in np.split(env.action_mask, np.cumsum(head_sizes(env.single_action_space))[:-1], axis=1):
                     assert head.any(axis=1).all(), f"step {step}: an agent has no legal action"
 
@@ -207,8 +194,7 @@ class EnvContract:
         """A step returns a list of dicts beside the arrays."""
         with self.opened() as env:
             for step in range(self.steps):
-                env.actions[...] = random_actions(env, 1, step, env.action_mask)
-                infos = env.step(env.actions)[4]
+                infos = self.step(env, random_actions(env, 1, step, env.action_mask))[4]
                 assert all(isinstance(info, dict) for info in infos), f"step {step}: {infos}"
 
     def test_given_buffers_are_used_and_give_the_same_results(self) -> None:
@@ -220,7 +206,7 @@ class EnvContract:
                 assert getattr(given, name) is array, f"`{name}` was given and is not used"
             digest = self._digest(given)
         if "no-seed" not in self.limits:
-            assert digest == self._trajectory(seed=3)
+            assert digest == self._trajectory(seed=3), "results depend on whose arrays they are written to"
 
     def test_wrong_buffers_are_refused(self) -> None:
         """An array of the wrong shape or dtype is refused by name."""
@@ -247,13 +233,6 @@ class EnvContract:
         except ValueError as error:
             return str(error)
         return None
-
-    def _play_with_pattern(self, env: PufferEnv) -> Iterator[int]:
-        for step in range(self.steps):
-            env.final_observations.view(np.uint8)[...] = _PATTERN
-            env.actions[...] = random_actions(env, 1, step, env.action_mask)
-            env.step(env.actions)
-            yield step
 
     def _trajectory(self, seed: int) -> str:
         with self.opened(seed=seed) as env:
