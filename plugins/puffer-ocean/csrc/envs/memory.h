@@ -34,6 +34,7 @@ typedef struct Memory {
     int32_t answer;  // of the last step, for the picture: 1 right, -1 wrong, 0 none was wanted
 } Memory;
 
+// What the agent sees before its next action.
 static inline float memory_value(const Memory *env) {
     if (env->tick >= env->seq_len) return 0.0f;
     return env->bits >> env->tick & 1 ? 1.0f : -1.0f;
@@ -70,6 +71,7 @@ static void memory_observe(const void *state, int32_t agent, void *obs_row, uint
     *(float *)obs_row = memory_value(state);
 }
 
+// Draws new bits; `answer` stays, so that a picture still shows how the last episode ended.
 static void memory_reset(void *state) {
     Memory *env = state;
     const uint64_t low = puffer_rng_next(&env->head.rng), high = puffer_rng_next(&env->head.rng);
@@ -79,6 +81,7 @@ static void memory_reset(void *state) {
     *(float *)puffer_obs(&env->head, 0, MEMORY_ROW) = memory_value(env);
 }
 
+// Ends the episode after its last answer and begins the next one.
 static void memory_finish(Memory *env) {
     const float frac = (float)env->correct / (float)env->seq_len;
     puffer_end(&env->head, 0, 1, MEMORY_ROW);
@@ -90,6 +93,7 @@ static void memory_finish(Memory *env) {
     memory_reset(env);
 }
 
+// One step: judge the action where one is wanted, then show the next bit or silence.
 static inline void memory_step(Memory *env) {
     const int action = puffer_discrete(&env->head, 0, 0, 1, MEMORY_ACTIONS, 0, &env->illegal);
     const int32_t wanted = env->tick - env->seq_len - env->delay;  // which bit this action has to repeat
@@ -138,6 +142,7 @@ static int memory_text(const void *state, char *buf, size_t len) {
                     (int)env->tick, (int)(2 * env->seq_len + env->delay));
 }
 
+// Left answers 0, right answers 1.
 static int memory_human(const void *state, const PufferKeys *keys, void *action) {
     (void)state;
     if (!keys->down[PUFFER_KEY_LEFT] && !keys->down[PUFFER_KEY_RIGHT]) return 0;

@@ -11,8 +11,8 @@
 #include <puffer/draw.h>
 #include <puffer/vec.h>
 
-enum { SQUARED_ACTIONS = 5, SQUARED_CELL = 64, SQUARED_MAX_PIXELS = 1024 };
-enum { SQUARED_EMPTY, SQUARED_AGENT, SQUARED_TARGET };  // cells of an observation
+enum { SQUARED_ACTIONS = 5, SQUARED_CELL = 64, SQUARED_MAX_PIXELS = 1024 };  // pixels of a cell and of the picture
+enum { SQUARED_EMPTY, SQUARED_AGENT, SQUARED_TARGET };                       // cells of an observation
 
 enum { SQUARED_SIZE, SQUARED_TIMEOUT_REWARD, SQUARED_STAGGER, SQUARED_NUM_PARAMS };
 
@@ -64,6 +64,7 @@ static void squared_init(void *state, const PufferValue *p, const void *shared) 
 
 static inline size_t squared_cells(const Squared *env) { return (size_t)env->size * env->size; }
 
+// Draws the whole row, whatever it holds.
 static void squared_observe(const void *state, int32_t agent, void *obs_row, uint8_t *mask_row) {
     const Squared *env = state;
     uint8_t *row = obs_row;
@@ -87,6 +88,7 @@ static inline void squared_place(Squared *env) {
     env->cut = 0;
 }
 
+// A staggered first episode is cut after 1 to 3 * size + 1 steps, with no reward and no log.
 static void squared_reset(void *state) {
     Squared *env = state;
     squared_place(env);
@@ -98,6 +100,7 @@ static void squared_reset(void *state) {
     squared_observe(env, 0, puffer_obs(&env->head, 0, squared_cells(env)), NULL);
 }
 
+// Ends the episode and begins the next one. The row is brought up to date by four cells, not redrawn.
 static void squared_finish(Squared *env, uint8_t *row, float reward, int terminal) {
     *puffer_reward(&env->head, 0) = reward;
     puffer_end(&env->head, 0, terminal, squared_cells(env));
@@ -114,6 +117,7 @@ static void squared_finish(Squared *env, uint8_t *row, float reward, int termina
     row[env->cell] = SQUARED_AGENT;
 }
 
+// One step. In most of them two cells of the row change, and nothing else is written.
 static inline void squared_step(Squared *env) {
     static const int8_t dx[SQUARED_ACTIONS] = {0, 0, 0, -1, 1}, dy[SQUARED_ACTIONS] = {0, 1, -1, 0, 0};
     const int action = puffer_discrete(&env->head, 0, 0, 1, SQUARED_ACTIONS, 0, &env->illegal);
@@ -136,6 +140,7 @@ static inline void squared_step(Squared *env) {
     }
 }
 
+// The board, shrunk where its cells would not fit into SQUARED_MAX_PIXELS.
 static void squared_draw(const void *state, PufferCanvas *canvas) {
     const Squared *env = state;
     const int fit = SQUARED_MAX_PIXELS / env->size, cell = fit < SQUARED_CELL ? fit : SQUARED_CELL;
@@ -147,6 +152,7 @@ static void squared_draw(const void *state, PufferCanvas *canvas) {
     puffer_rect(canvas, side * (float)env->x, side * (float)env->y, side, side, PUFFER_CYAN);
 }
 
+// One line per row of cells; `used` counts on past the end of buf, as snprintf does.
 static int squared_text(const void *state, char *buf, size_t len) {
     const Squared *env = state;
     size_t used = 0;
@@ -161,6 +167,7 @@ static int squared_text(const void *state, char *buf, size_t len) {
     return (int)used;
 }
 
+// Arrows or WASD.
 static int squared_human(const void *state, const PufferKeys *keys, void *action) {
     static const uint8_t arrows[] = {PUFFER_KEY_DOWN, PUFFER_KEY_UP, PUFFER_KEY_LEFT, PUFFER_KEY_RIGHT};
     static const uint8_t letters[] = {'s', 'w', 'a', 'd'};
