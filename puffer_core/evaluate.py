@@ -126,7 +126,7 @@ def evaluate(
             path = _video_path(checkpoint, agent, output)
             with FilmScreen(path) if render == "video" else TextScreen(reporter.console) as screen:
                 found = watch(agent, envs, how, screen.show)
-            extra = {"video": str(path)} if render == "video" else {}
+            extra = {"video": str(path.absolute())} if render == "video" else {}
     return _summary(name, found, checkpoint, reporter) | extra
 
 
@@ -234,7 +234,7 @@ def _summary(name: str, found: Episodes, checkpoint: Path, reporter: Reporter) -
         "score_stderr": None if spread is None else float(spread),
         "episode_length": _mean(found.values("episode_length")),
         "perf": _mean(found.values("perf")),
-        "checkpoint": str(checkpoint),
+        "checkpoint": str(checkpoint.absolute()),
         "unfinished": found.asked - finished,
         "quantiles": None if scores is None or not finished else np.quantile(scores, QUANTILES).tolist(),
     }

@@ -31,6 +31,7 @@ class Reporter:
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
         self.console = console or Console(stderr=True)
+        self.errors = Console(stderr=True)
         self._clock = clock
         self._drawn_at = -float("inf")
 
@@ -64,7 +65,7 @@ class Reporter:
 
     def warn(self, text: str) -> None:
         """Tell what a person should know; never dropped."""
-        self.console.print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        self.errors.print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 class PlainReporter(Reporter):
@@ -92,6 +93,7 @@ class LiveReporter(Reporter):
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
         super().__init__(console or Console(), clock=clock)
+        self.errors = self.console  # above the panel, not across it
         self._live: Live | None = None
 
     def open(self) -> None:

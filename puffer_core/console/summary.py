@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from puffer_core.console.format import count, duration, number
@@ -22,10 +23,10 @@ def train_summary(result: Result) -> str:
     rows += [
         ("steps", done),
         ("time", f"{duration(result['seconds'])} of training, {count(result['steps_per_second'])} steps/s"),
-        ("saved", result["checkpoint"] or "no checkpoint could be written"),
+        ("saved", _near(result["checkpoint"]) if result["checkpoint"] else "no checkpoint could be written"),
     ]
     if result["checkpoint"]:
-        rows.append(("watch", f"puffer eval {result['env']} --load {result['run_dir']} --render video"))
+        rows.append(("watch", f"puffer eval {result['env']} --load {_near(result['run_dir'])} --render video"))
     return _aligned(rows)
 
 
@@ -36,7 +37,7 @@ def eval_summary(result: Result) -> str:
         low, *_, high = result["quantiles"]
         rows.append(("range", f"{number(low)} to {number(high)}, median {number(result['quantiles'][2])}"))
     rows += [(name.replace("_", " "), number(result[name])) for name in ("perf", "episode_length") if result[name]]
-    rows += [(name, str(result[name])) for name in ("checkpoint", "video") if result.get(name)]
+    rows += [(name, _near(result[name])) for name in ("checkpoint", "video") if result.get(name)]
     return _aligned(rows)
 
 
@@ -98,6 +99,12 @@ def _state(row: Result) -> str:
 
 def _isa(row: Result) -> str:
     return f"level {row['isa'] or 'unknown'}, ABI {row['abi']}" if not row["reason"] else str(row["reason"])
+
+
+def _near(path: str) -> str:
+    """Return a path as one types it here: relative where it lies below this folder."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def _aligned(rows: Sequence[tuple[str, str]]) -> str:

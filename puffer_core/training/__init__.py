@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from puffer_core import plugins
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from puffer_core.specs import EnvSpec
     from puffer_core.training.trainer import Trainer
 
-_NOT_EVALUATED: dict[str, Any] = {"score": None, "score_stderr": None, "episodes": 0}
+_NOT_EVALUATED: Mapping[str, Any] = {"score": None, "score_stderr": None, "episodes": 0}
 
 __all__ = ["Interrupted", "Request", "run", "train"]
 
@@ -104,21 +105,24 @@ def run(
 ) -> dict[str, Any]:
     """Train as `train` does, then evaluate the last checkpoint; return the JSON object of `puffer run`."""
     request = Request(config, options, preset, trainer, file, resume, stop_at, stop_at_score, loggers or {})
-    with console or Reporter() as reporter, _Command(env, request, reporter) as command:
-        try:
-            command.train()
-            command.evaluate()
-        except Interrupted as interrupted:
-            interrupted.result = {**_NOT_EVALUATED, **interrupted.result}
-            raise
+    with console or Reporter() as reporter, _Command(env, request, reporter, _NOT_EVALUATED) as command:
+        command.train()
+        command.evaluate()
         return command.result
 
 
 class _Command:
-    """One call of `train` or `run`: what is opened is closed when it is left, and a failure is written down."""
+    """One call of `train` or `run`: what is opened is closed when it is left, and a failure is written down.
 
-    def __init__(self, env: str | EnvSpec, request: Request, reporter: Reporter) -> None:
-        self._env, self._request, self._reporter = env, request, reporter
+    Args:
+        env, request, reporter: As in `train`.
+        rest: What the result holds besides that of training.
+    """
+
+    def __init__(
+        self, env: str | EnvSpec, request: Request, reporter: Reporter, rest: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self._env, self._request, self._reporter, self._rest = env, request, reporter, rest
         self._session: Session | None = None
         self.result: dict[str, Any] = {}
 
@@ -131,7 +135,7 @@ class _Command:
         try:
             if error is not None and not isinstance(error, Interrupted):
                 self._session.fail(error)
-                self._write_result({**self._session.result(), "error": describe(error)})
+                self._write_result({**(self.result or self._collect()), "error": describe(error)})
         finally:
             self._session.close()
 
@@ -142,8 +146,8 @@ class _Command:
         session = self._session = self._open()
         with StopSignals(self._tell_first, self._reporter.close) as signals:
             session.train(signals)
-        self.result = session.result()
-        session.finish(self.result)
+        self.result = self._collect()
+        session.finish(session.result())
         session.close()
         self._write_result(self.result)
         if signals.number is not None:
@@ -156,7 +160,6 @@ class _Command:
         assert self._session is not None
         session, checkpoint = self._session, self.result["checkpoint"]
         episodes = session.prepared.job.config.base.eval_episodes
-        self.result |= _NOT_EVALUATED
         session.status = "evaluating"
         self._reporter.show(session.snapshot, force=True)
         try:
@@ -171,6 +174,10 @@ class _Command:
         session.status = session.outcome
         self._reporter.show(session.snapshot, force=True)
         self._write_result(self.result)
+
+    def _collect(self) -> dict[str, Any]:
+        assert self._session is not None
+        return {**self._session.result(), **self._rest}
 
     def _open(self) -> Session:
         """Decide, build the trainer, and make or open the run directory; what fails before that leaves no trace."""

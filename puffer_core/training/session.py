@@ -247,8 +247,8 @@ class Session:
             "steps_per_second": (step - self._first_step) / elapsed if elapsed > 0 else 0.0,
             "score_reached_steps": reached[0],
             "score_reached_seconds": reached[1],
-            "run_dir": str(self.directory.path),
-            "checkpoint": str(self.saved[1]) if self.saved else None,
+            "run_dir": str(self.directory.path.absolute()),
+            "checkpoint": str(self.saved[1].absolute()) if self.saved else None,
         }
 
 
