@@ -1,4 +1,4 @@
-"""P15: the shipped settings learn each task on two CPU cores in two minutes, evaluation included, three seeds of three."""
+"""P15: the shipped settings learn each task in two minutes on two cores, evaluation included, three seeds of three."""
 
 from __future__ import annotations
 
