@@ -124,7 +124,7 @@ def evaluate(
             found, extra = play(agent, envs, how), {}
         else:
             path = _video_path(checkpoint, agent, output)
-            with FilmScreen(path) if render == "video" else TextScreen(reporter.console) as screen:
+            with FilmScreen(path) if render == "video" else TextScreen(reporter.console.file) as screen:
                 found = watch(agent, envs, how, screen.show)
             extra = {"video": str(path.absolute())} if render == "video" else {}
     return _summary(name, found, checkpoint, reporter) | extra

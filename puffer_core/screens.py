@@ -6,9 +6,7 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
+from typing import IO, TYPE_CHECKING, Any
 
 from puffer_core.errors import OptionError, RenderError
 from puffer_core.video import VideoWriter, missing_encoder
@@ -63,9 +61,9 @@ class Screen:
 class TextScreen(Screen):
     """Prints frames: over each other and in real time in a terminal, below each other elsewhere."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._is_live = console.is_terminal and not console.is_dumb_terminal
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._is_live = stream.isatty()
         self._next_at = 0.0
 
     def show(self, envs: Vector) -> None:
@@ -81,8 +79,8 @@ class TextScreen(Screen):
         self._next_at = max(self._next_at, time.monotonic()) + 1 / frames_per_second(envs)
 
     def _write(self, text: str) -> None:
-        self._console.file.write(text)
-        self._console.file.flush()
+        self._stream.write(text)
+        self._stream.flush()
 
 
 class FilmScreen(Screen):
