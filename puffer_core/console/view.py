@@ -18,7 +18,7 @@ from puffer_core.console.format import bar, count, duration, number, sparkline
 
 WIDTH = 80
 """Columns the panel takes where the terminal has them."""
-_ROWS = 8
+_ROWS = 9
 _GAP = 2
 _TIME = 22
 _FRAME, _ACCENT, _TITLE, _DIM, _GOOD, _SPEED, _PLAIN = "cyan", "cyan", "bold", "dim", "bold green", "bold yellow", ""
