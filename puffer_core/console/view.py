@@ -35,7 +35,7 @@ class Snapshot:
     Args:
         title: The environment.
         subtitle: Trainer, device and backend, in a few words.
-        status: What is going on: ``starting``, ``training``, ``saving``, ``evaluating``, ``done``.
+        status: What is going on: ``starting``, ``training``, ``evaluating``, or how it ended.
         steps, total_steps: Agent steps done and planned; a total of 0 is not known yet.
         seconds: Wall time of the training loop.
         steps_per_second: Of the last moments.

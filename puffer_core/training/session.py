@@ -101,12 +101,11 @@ class Session:
                 self.save("on schedule")
         self._ended = self._clock()
         self._write_row(force=True)
-        self.status = "saving"
-        self.reporter.show(self.snapshot, force=True)
         self.save(reason)
         done = self.trainer.epoch >= self.trainer.total_epochs
         self.status = self.outcome = "interrupted" if signals.number is not None else "finished" if done else "stopped"
         self.event(self.status, reason=reason, step=self.trainer.global_step)
+        self.reporter.show(self.snapshot, force=True)
 
     def fail(self, error: BaseException) -> None:
         """Write down what ended the session; the last good checkpoint stays what it is."""
