@@ -250,5 +250,5 @@ def test_environments_in_python_are_counted_by_the_vector(vec, count):
 
 
 def test_a_misspelt_parameter_in_a_configuration_is_refused():
-    with pytest.raises(OptionError, match="counter has no parameter `limt`"):
-        vector.open_vector(Config(env={"limt": 3}), SPEC)
+    with pytest.raises(OptionError, match="counter has no parameter `limitt`"):
+        vector.open_vector(Config(env={"limitt": 3}), SPEC)
