@@ -53,6 +53,7 @@ def _c_sources() -> list[str]:
         "plugins/*/csrc/*.*",
         "plugins/*/csrc/envs/*.h",
         "plugins/*/tests/**/*.c",
+        "tests/core/*.c",
     )
     return sorted(str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern))
 
