@@ -23,7 +23,7 @@ from puffer_core.console import Reporter
 from puffer_core.errors import OptionError, RunError
 from puffer_core.screens import FilmScreen, TextScreen, require_renderer
 from puffer_core.specs import EnvSpec
-from puffer_core.training.job import choose_device, describe_job, locate, with_value
+from puffer_core.training.job import EnvLike, choose_device, describe_job, locate, named, with_value
 
 if TYPE_CHECKING:
     from puffer_core.rl.agent import Agent
@@ -74,7 +74,7 @@ class Episodes:
 
 
 def evaluate(
-    env: str | EnvSpec,
+    env: EnvLike,
     *,
     load: str | os.PathLike[str] = "latest",
     episodes: int | None = None,
@@ -89,7 +89,7 @@ def evaluate(
     """Play a trained agent with its weights frozen; return the JSON object of `puffer eval`.
 
     Args:
-        env: Name or spec of the environment.
+        env: Name or spec of the environment, or a class or factory at the top level of a module.
         load: A run, a checkpoint, or ``latest``.
         episodes: How many; None is the run's ``eval_episodes``, or a few where they are rendered. Where nothing
             terminates, the units that the environment logs count.
@@ -105,6 +105,7 @@ def evaluate(
         RunError: If there is no such checkpoint, or it belongs to an environment with other spaces.
         RenderError: If it can't be rendered here.
     """
+    env = named(env)
     spec, name = locate(env)
     reporter = console or Reporter()
     require_renderer(render)

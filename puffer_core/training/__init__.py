@@ -20,14 +20,13 @@ from puffer_core.console import Reporter, Snapshot
 from puffer_core.errors import OptionError, RunError
 from puffer_core.isolation import describe
 from puffer_core.runs import RunDirectory
-from puffer_core.training.job import Prepared, locate, prepare, prepare_saved
+from puffer_core.training.job import EnvLike, Prepared, locate, named, prepare, prepare_saved
 from puffer_core.training.resume import find_run, resumed_config
 from puffer_core.training.session import Limits, Session
 from puffer_core.training.signals import Interrupted, StopSignals
 
 if TYPE_CHECKING:
     from puffer_core.loggers import Logger
-    from puffer_core.specs import EnvSpec
     from puffer_core.training.trainer import Trainer
 
 _NOT_EVALUATED: Mapping[str, Any] = {"score": None, "score_stderr": None, "episodes": 0}
@@ -51,7 +50,7 @@ class Request:
 
 
 def train(
-    env: str | EnvSpec,
+    env: EnvLike,
     *,
     config: Mapping[str, Mapping[str, Any]] | None = None,
     options: Mapping[str, str] | Sequence[str] = (),
@@ -67,7 +66,7 @@ def train(
     """Train an agent; return the JSON object of `puffer train`.
 
     Args:
-        env: Name or spec of the environment.
+        env: Name or spec of the environment, or a class or factory at the top level of a module.
         config: Values set from Python, section -> key -> value, as `config.to_dict` gives them.
         options: Of the command line, ``{"train.gamma": "0.99"}`` or ``["--train.gamma", "0.99"]``.
         preset: Name of an overlay; None takes that of the configuration.
@@ -90,7 +89,7 @@ def train(
 
 
 def run(
-    env: str | EnvSpec,
+    env: EnvLike,
     *,
     config: Mapping[str, Mapping[str, Any]] | None = None,
     options: Mapping[str, str] | Sequence[str] = (),
@@ -120,9 +119,9 @@ class _Command:
     """
 
     def __init__(
-        self, env: str | EnvSpec, request: Request, reporter: Reporter, rest: Mapping[str, Any] = MappingProxyType({})
+        self, env: EnvLike, request: Request, reporter: Reporter, rest: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        self._env, self._request, self._reporter, self._rest = env, request, reporter, rest
+        self._env, self._request, self._reporter, self._rest = named(env), request, reporter, rest
         self._session: Session | None = None
         self.result: dict[str, Any] = {}
 

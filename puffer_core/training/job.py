@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from puffer_core import config as configuration
 from puffer_core import plugins, vector
@@ -15,6 +15,9 @@ from puffer_core.config.plan import Plan, plan
 from puffer_core.config.sections import split
 from puffer_core.errors import OptionError, PluginError
 from puffer_core.specs import EnvSpec, Job, TrainerSpec
+
+EnvLike: TypeAlias = str | EnvSpec | Callable[..., Any]
+"""What a Python caller may give as an environment: a name, a spec, or a class or factory."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,25 @@ def prepare_saved(env: str | EnvSpec, config: Config) -> Prepared:
 def locate(env: str | EnvSpec) -> tuple[EnvSpec, str]:
     """Return the spec of an environment and its canonical name."""
     return (env, env.name) if isinstance(env, EnvSpec) else plugins.find_env(env)
+
+
+def named(env: EnvLike) -> str | EnvSpec:
+    """Return ``env`` as a name or spec; a class or factory becomes the spec ``local/<its name>``.
+
+    Raises:
+        OptionError: If it is something else, or can't be found again by module and name, as a run's checks need.
+    """
+    if isinstance(env, (str, EnvSpec)):
+        return env
+    label = getattr(env, "__name__", type(env).__name__)
+    target = f"{getattr(env, '__module__', None)}:{getattr(env, '__qualname__', label)}"
+    try:
+        if plugins.resolve(target) is env:
+            return EnvSpec(f"local/{label}", make=target)
+    except (PluginError, ValueError):
+        pass
+    msg = f"{env!r} is no name, spec, or class or function at the top level of a module"
+    raise OptionError(msg, hint="define it at the top level of a file, or give the name of an installed environment")
 
 
 def _planned(job: Job, trainer: TrainerSpec, notes: tuple[str, ...]) -> Prepared:
