@@ -5,9 +5,9 @@
     h = h_prev + z (c - h_prev)                   y = s h + (1 - s) x
 
 Only h depends on the step before, so the gates of all steps are one matrix product, and the recurrence
-h_t = k_t h_{t-1} + b_t, with k = 1 - z (0 at a reset) and b = z c, is one fused multiply-add per step. The backward
-pass is written by hand. Sizes: H steps, S segments, D width; everything is time-major. On a CPU, selecting by a bool
-mask costs twenty times an addition: hence indices for resets, and 0/1 floats for the two branches of c.
+h_t = k_t h_{t-1} + z_t c_t, with k = 1 - z (0 at a reset), is one multiply-add per step. The backward pass is written
+by hand. Sizes: H steps, S segments, D width; everything is time-major. On a CPU, selecting by a bool mask costs twenty
+times an addition: hence indices for resets, and 0/1 floats for the two branches of c.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from puffer_core.policies.encoders import uniform
+from puffer_core.policies.scan import Recurrence
 
 
 class MinGRULayer(nn.Module):
@@ -28,6 +29,7 @@ class MinGRULayer(nn.Module):
     def __init__(self, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.weight = uniform(3 * width, width, 1.0 / math.sqrt(width), generator)
+        self._spare: list[_Workspace] = []
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return (output, new state) after one step from ``state``; both (rows, D)."""
@@ -45,54 +47,83 @@ class MinGRULayer(nn.Module):
             state: (S, D) state before the first step.
             resets: Flat indices t * S + s of the steps before which the state is zeroed.
         """
-        output: Tensor = _Segments.apply(x, self.weight, state, resets)  # type: ignore[no-untyped-call]
+        output: Tensor = _Segments.apply(x, self.weight, state, resets, self._spare)  # type: ignore[no-untyped-call]
         return output
+
+
+class _Workspace:
+    """Arrays that a forward pass fills and its backward pass uses up; kept for the next minibatch of the same shape.
+
+    Fresh memory of this size would be returned to the system and faulted in again by every minibatch.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        horizon, segments, width = x.shape
+        rows = horizon * segments
+        self.gates, self.d_gates = (x.new_empty(rows, 3 * width) for _ in range(2))
+        self.candidate, self.scratch = (x.new_empty(rows, width) for _ in range(2))
+        self.states = x.new_empty(horizon + 1, segments, width)
+        self.keep, self.d_h = (torch.empty_like(x) for _ in range(2))
+        keep = self.keep.unbind(0)
+        self.forwards = Recurrence(self.states.unbind(0), keep)
+        self.backwards = Recurrence(self.d_h.unbind(0)[::-1], keep[:0:-1])
 
 
 class _Segments(torch.autograd.Function):
     """The fused pass over (H, S, D) and its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, state: Tensor, resets: Tensor) -> Tensor:
-        horizon, segments, width = x.shape
-        rows = x.reshape(horizon * segments, width)
-        gates = torch.mm(rows, weight.t())
-        candidate = gates[:, :width] + 0.5
+    def forward(ctx: Any, x: Tensor, weight: Tensor, state: Tensor, resets: Tensor, spare: list[_Workspace]) -> Tensor:
+        rows, work = x.reshape(-1, x.shape[2]), _take(spare, x)
+        h, keep, candidate = work.states[1:].view_as(rows), work.keep.view_as(rows), work.candidate
+        gates = torch.mm(rows, weight.t(), out=work.gates)
+        torch.add(gates[:, : x.shape[2]], 0.5, out=candidate)
         left, update, highway = gates.sigmoid_().chunk(3, 1)
         torch.maximum(candidate, left, out=candidate)
-        keep = torch.rsub(update, 1.0).index_fill_(0, resets, 0.0)
-        inflow = update * candidate
-        states = x.new_empty(horizon + 1, segments, width)
-        states[0] = state
-        steps = states.unbind(0)
-        for t, (b, k) in enumerate(zip(inflow.view_as(x).unbind(0), keep.view_as(x).unbind(0), strict=True)):
-            torch.addcmul(b, k, steps[t], out=steps[t + 1])
-        ctx.save_for_backward(rows, weight, gates, candidate, keep, inflow, states)
-        return torch.lerp(rows, states[1:].view_as(rows), highway).view_as(x)
+        torch.sub(1.0, update, out=keep)
+        keep.index_fill_(0, resets, 0.0)
+        torch.mul(update, candidate, out=h)
+        work.states[0] = state
+        work.forwards.run()
+        ctx.save_for_backward(rows, weight)
+        ctx.work, ctx.spare = work, spare
+        return torch.lerp(rows, h, highway).view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
         """Gradients of x, weight and state, with D_t = dL/dh_t running backwards through ``keep``."""
-        rows, weight, gates, candidate, keep, inflow, states = ctx.saved_tensors
-        shape, h = grad.shape, states[1:].view_as(rows)
-        grad = grad.reshape(rows.shape)
-        _, update, highway = gates.chunk(3, 1)
-        d_gates = torch.addcmul(gates, gates, gates, value=-1.0)  # sigmoid' of all three, then times what arrives
+        (rows, weight), work = ctx.saved_tensors, ctx.work
+        ctx.work = None  # a second backward pass has nothing to work on
+        shape, grad, scratch = grad.shape, grad.reshape(rows.shape), work.scratch
+        h, d_h, candidate = work.states[1:].view_as(rows), work.d_h.view_as(rows), work.candidate
+        _, update, highway = work.gates.chunk(3, 1)
+        # The derivative of all three sigmoids; then each is multiplied by what arrives at it.
+        d_gates = torch.addcmul(work.gates, work.gates, work.gates, value=-1.0, out=work.d_gates)
         d_left, d_update, d_highway = d_gates.chunk(3, 1)
 
-        d_highway.mul_((h - rows).mul_(grad))
-        d_h = grad * highway
+        torch.mul(grad, highway, out=d_h)
         d_x = grad - d_h
-        steps, keeps = d_h.view(shape).unbind(0), keep.view(shape).unbind(0)
-        for t in range(len(steps) - 2, -1, -1):
-            torch.addcmul(steps[t], keeps[t + 1], steps[t + 1], out=steps[t])
-        # dL/dg = D (c - k' h_prev) z (1 - z) with k' = 0 at a reset, and b - z h is just that product without D.
-        torch.mul(torch.addcmul(inflow, update, h, value=-1.0), d_h, out=d_update)
-        linear = torch.ge(candidate, 0.5, out=torch.empty_like(candidate))
-        torch.maximum(d_left, linear, out=d_left).mul_(update).mul_(d_h)
+        d_highway.mul_(torch.sub(h, rows, out=scratch).mul_(grad))
+        work.backwards.run()
+        # dL/dg = D z (1 - z) (c - h_prev), h_prev = 0 at a reset; as h = z c + (1 - z) h_prev, that is D z (c - h).
+        torch.mul(torch.sub(candidate, h, out=scratch).mul_(update), d_h, out=d_update)
+        torch.maximum(d_left, torch.ge(candidate, 0.5, out=scratch), out=d_left).mul_(update).mul_(d_h)
 
-        d_state = d_h.view(shape)[0] * keep.view(shape)[0] if ctx.needs_input_grad[2] else None
-        return d_x.addmm_(d_gates, weight).view(shape), torch.mm(d_gates.t(), rows), d_state, None
+        d_state = work.d_h[0] * work.keep[0] if ctx.needs_input_grad[2] else None
+        d_x.addmm_(d_gates, weight)
+        d_weight = torch.mm(d_gates.t(), rows)
+        ctx.spare.append(work)
+        return d_x.view(shape), d_weight, d_state, None, None
+
+
+def _take(spare: list[_Workspace], x: Tensor) -> _Workspace:
+    """Return a workspace for ``x``: a spare one where it fits, and those that don't are dropped."""
+    try:
+        work = spare.pop()
+    except IndexError:  # another thread may have taken the last one
+        return _Workspace(x)
+    same = work.keep.shape == x.shape and work.keep.dtype == x.dtype and work.keep.device == x.device
+    return work if same else _Workspace(x)
 
 
 def log_space_segments(x: Tensor, weight: Tensor, state: Tensor, resets: Tensor) -> Tensor:

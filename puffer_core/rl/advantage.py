@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from puffer_core.errors import ShapeError
+from puffer_core.policies.scan import Recurrence
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,36 @@ def fold(
     )
 
 
-def advantages(folded: Folded, values: Tensor, ratio: Tensor, rho_clip: float, c_clip: float) -> Tensor:
-    """Return (H, N) advantages by the recursion from the last column to the first.
+class Estimator:
+    """The recursion from the last column to the first, over arrays that are kept from one minibatch to the next.
 
     Args:
-        folded: From `fold`.
-        values: (H + 1, N); the last row is the bootstrap. Rows of absent agents must be finite.
-        ratio: (H, N) importance ratios.
-        rho_clip: Upper bound of the ratio on the temporal difference.
-        c_clip: Upper bound of the ratio on the trace.
+        horizon: Actions per row: H.
+        rows: N.
+        like: Any array of the device and type to compute in.
     """
-    result = torch.addcmul(folded.rewards, folded.discounts, values[1:]).sub_(values[:-1])
-    result.mul_(ratio.clamp(max=rho_clip))
-    if folded.live is not None:
-        result.mul_(folded.live)
-    rows, traces = result.unbind(0), (folded.traces * ratio.clamp(max=c_clip)).unbind(0)
-    for t in range(len(rows) - 2, -1, -1):
-        torch.addcmul(rows[t], traces[t], rows[t + 1], out=rows[t])
-    return result
+
+    def __init__(self, horizon: int, rows: int, like: Tensor) -> None:
+        self._advantages, self._traces = (like.new_empty(horizon, rows) for _ in range(2))
+        self._recurrence = Recurrence(self._advantages.unbind(0)[::-1], self._traces.unbind(0)[-2::-1])
+
+    def estimate(self, folded: Folded, values: Tensor, ratio: Tensor, rho_clip: float, c_clip: float) -> Tensor:
+        """Return (H, N) advantages, valid until the next call.
+
+        Args:
+            folded: From `fold`.
+            values: (H + 1, N); the last row is the bootstrap. Rows of absent agents must be finite.
+            ratio: (H, N) importance ratios.
+            rho_clip: Upper bound of the ratio on the temporal difference.
+            c_clip: Upper bound of the ratio on the trace.
+        """
+        torch.addcmul(folded.rewards, folded.discounts, values[1:], out=self._advantages)
+        self._advantages.sub_(values[:-1]).mul_(ratio.clamp(max=rho_clip))
+        if folded.live is not None:
+            self._advantages.mul_(folded.live)
+        torch.mul(folded.traces, ratio.clamp(max=c_clip), out=self._traces)
+        self._recurrence.run()
+        return self._advantages
 
 
 def compute_advantages(
@@ -128,7 +141,8 @@ def compute_advantages(
     is_read = alive.clone()
     is_read[-1] = folded.discounts[-1] != 0
     ratio = torch.where(alive[:-1], ratio, 1.0)
-    return advantages(folded, torch.where(is_read, values, 0.0), ratio, rho_clip, c_clip)
+    estimator = Estimator(len(ratio), ratio.shape[1], values)
+    return estimator.estimate(folded, torch.where(is_read, values, 0.0), ratio, rho_clip, c_clip)
 
 
 def _check_shapes(values: Tensor, rewards: Tensor, *others: Tensor) -> None:

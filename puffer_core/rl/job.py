@@ -11,6 +11,7 @@ from puffer_core.policies import ActionLayout, make_policy
 from puffer_core.rl.streams import generator
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.vector import open_vector
+from puffer_core.vector.native import cores
 
 if TYPE_CHECKING:
     from puffer_core.config.plan import Plan
@@ -41,7 +42,8 @@ def make(job: Job, plan: Plan) -> PuffeRL:
         options = config.plugins.get(config.policy.name)
         weights = generator(config.base.seed, "policy")
         policy = make_policy(config.policy, job.observation_space, job.action_space, weights, options)
-        return PuffeRL(config, vector, policy.to(job.device), plan, device=job.device)
+        threads = cores() if config.vec.num_threads == "auto" else config.vec.num_threads
+        return PuffeRL(config, vector, policy.to(job.device), plan, device=job.device, threads=threads)
     except BaseException:
         vector.close()
         raise

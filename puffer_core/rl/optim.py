@@ -55,15 +55,10 @@ class Optimizer(ABC):
         self.gradient = first.new_zeros(sum(self._sizes))
         self.state = {slot: torch.zeros_like(self.gradient) for slot in self.slots}
 
-    def zero_gradient(self) -> None:
-        """Begin a new gradient."""
-        self.gradient.zero_()
-
-    def accumulate(self, loss: Tensor) -> None:
-        """Add the gradient of ``loss``, one part of a minibatch."""
-        parameters = list(self._parameters.values())
-        gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
-        self.gradient.add_(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+    def gradient_of(self, loss: Tensor) -> Tensor:
+        """Return the flat gradient of ``loss``; zero for parameters it does not depend on."""
+        gradients = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
+        return torch.cat([gradient.reshape(-1) for gradient in gradients])
 
     def clip(self, max_norm: float) -> float:
         """Scale the gradient down to ``max_norm`` where it is longer; return its length before."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,9 +23,14 @@ from puffer_core.errors import EnvError, NonFiniteError, RunError
 from puffer_core.policies import Policy
 from puffer_core.rl.advantage import Folded, fold
 from puffer_core.rl.clock import PhaseClock
+from puffer_core.rl.workers import Workers, cut
 
 if TYPE_CHECKING:
     from puffer_core.vector.base import Vector
+
+
+ROWS_PER_BLOCK = 256
+"""Rows from which acting is worth a thread."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Rollout:
         storage: Where observations are kept: ``device``, or the CPU to save its memory.
         reward_clip: Clip stored rewards to plus or minus this; 0 is off.
         reset_state: Start every rollout from state 0.
+        workers: Threads that act on blocks of rows.
     """
 
     def __init__(
@@ -65,11 +72,13 @@ class Rollout:
         reward_clip: float = 0.0,
         reset_state: bool = False,
         clock: PhaseClock | None = None,
+        workers: Workers | None = None,
     ) -> None:
         rows, layout, columns = vector.num_agents, policy.layout, (horizon + 1, vector.num_agents)
         self._vector, self._policy, self.generator = vector, policy, generator
         self._device, self._reward_clip, self._reset_state = device, reward_clip, reset_state
-        self._clock = clock or PhaseClock()
+        self._clock, self._workers = clock or PhaseClock(), workers or Workers(1)
+        self._blocks = cut(rows, ROWS_PER_BLOCK) if device.type == "cpu" else [slice(0, rows)]
         self.horizon, self.rows = horizon, rows
         row = torch.from_numpy(vector.observations[:1])
         self.observations = torch.zeros(*columns, *row.shape[1:], dtype=row.dtype, device=storage)
@@ -108,7 +117,11 @@ class Rollout:
         self._clock.mark("sample")
         self._carry()
         for t in range(self.horizon):
-            self._act(t, noise[t])
+            state = self._zeroed(self.state, t)
+            if t == 0:
+                self.snapshot.copy_(state)
+            self._workers.map(partial(self._act, t, noise[t]), self._blocks)
+            self._clock.mark("forward")
             self._vector.send(self._vector.actions)
             self._vector.recv()
             self._clock.mark("env")
@@ -117,7 +130,7 @@ class Rollout:
             self._bootstrap_truncated(t + 1)
         # The carried state stays the one before the last observation: the next rollout consumes it again.
         state = self._zeroed(self.state.clone(), self.horizon)
-        _, self.values[-1], _ = self._policy.forward_eval(self._observed(self.horizon), state)
+        _, self.values[-1], _ = self._policy.forward_eval(self.observations[-1].to(self._device), state)
         self._clock.mark("forward")
         mask = None if self.action_masks is None else self.action_masks[:-1].flatten(0, 1)
         logits, actions = self.logits.flatten(0, 1), self.actions.flatten(0, 1)
@@ -137,19 +150,19 @@ class Rollout:
             self.state.zero_()
         self.final_values.zero_()
 
-    def _act(self, t: int, noise: Tensor) -> None:
-        """Zero the state where an episode began, act on observation t, and hand the actions to the environments."""
-        state = self._zeroed(self.state, t)
-        if t == 0:
-            self.snapshot.copy_(state)
-        logits, self.values[t], self.state = self._policy.forward_eval(self._observed(t), state)
-        self.logits[t] = logits
+    @torch.no_grad()
+    def _act(self, t: int, noise: Tensor, block: slice) -> None:
+        """Act on observation t of a block of rows, and hand the actions to the environments."""
+        observations = self.observations[t, block].to(self._device)
+        logits, self.values[t, block], self.state[:, block] = self._policy.forward_eval(
+            observations, self.state[:, block]
+        )
         self._clock.mark("forward")
         layout = self._policy.layout
-        mask = None if self.action_masks is None else self.action_masks[t]
-        actions = layout.sample(logits, noise, mask, self._policy.logstd)
-        self.actions[t] = actions
-        torch.from_numpy(self._vector.actions).view(actions.shape).copy_(layout.to_env(actions))
+        mask = None if self.action_masks is None else self.action_masks[t, block]
+        actions = layout.sample(logits, noise[block], mask, self._policy.logstd)
+        self.logits[t, block], self.actions[t, block] = logits, actions
+        torch.from_numpy(self._vector.actions[block]).view(actions.shape).copy_(layout.to_env(actions))
         self._clock.mark("sample")
 
     def _store(self, t: int) -> None:
@@ -186,9 +199,6 @@ class Rollout:
         if self.resets[t].any():
             state.index_fill_(1, _indices(self.resets[t]).to(self._device), 0.0)
         return state
-
-    def _observed(self, t: int) -> Tensor:
-        return self.observations[t].to(self._device, non_blocking=True)
 
     def carry(self) -> dict[str, Tensor]:
         """Return the last arrival and the state before it: all that the next rollout takes over."""

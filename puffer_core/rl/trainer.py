@@ -19,7 +19,7 @@ from puffer_core.config.schema import Config
 from puffer_core.errors import NonFiniteError, UsageError
 from puffer_core.policies import Policy
 from puffer_core.rl import resume
-from puffer_core.rl.advantage import advantages
+from puffer_core.rl.advantage import Estimator
 from puffer_core.rl.clock import PHASES, PhaseClock
 from puffer_core.rl.loss import TERMS, Coefficients, Targets, ppo_loss
 from puffer_core.rl.means import Means
@@ -28,9 +28,14 @@ from puffer_core.rl.replay import Replay, normalize
 from puffer_core.rl.rollout import Rollout
 from puffer_core.rl.schedule import Rates, rates_at
 from puffer_core.rl.streams import generator
+from puffer_core.rl.workers import OneThreadPerOperation, Workers, cut
 
 if TYPE_CHECKING:
     from puffer_core.vector.base import Vector
+
+
+STEPS_PER_PART = 2048
+"""Steps of a minibatch from which learning is worth a thread."""
 
 
 class PuffeRL:
@@ -42,6 +47,7 @@ class PuffeRL:
         policy: The network, on ``device``.
         plan: Horizon, minibatch size and number of epochs.
         device: Where the network and the rollout are.
+        threads: Threads that act and learn, on a CPU; they change how fast, not what.
 
     Attributes:
         global_step: Agent-steps so far; those of absent agents don't count.
@@ -50,13 +56,15 @@ class PuffeRL:
         skipped_updates: Minibatches without a live step: they make no update.
     """
 
-    def __init__(self, config: Config, vector: Vector, policy: Policy, plan: Plan, *, device: str = "cpu") -> None:
+    def __init__(
+        self, config: Config, vector: Vector, policy: Policy, plan: Plan, *, device: str = "cpu", threads: int = 1
+    ) -> None:
         train, place = config.train, torch.device(device)
         self.config, self.vector, self.policy, self.plan = config, vector, policy, plan
         self.global_step = self.epoch = self.gradient_steps = 0
         self.total_epochs = plan.epochs
         self.optimizer = make_optimizer(policy, train)
-        self._clock = PhaseClock()
+        self._clock, self._workers = PhaseClock(), Workers(threads)
         self.rollout = Rollout(
             vector,
             policy,
@@ -67,7 +75,11 @@ class PuffeRL:
             reward_clip=train.reward_clip,
             reset_state=train.reset_state,
             clock=self._clock,
+            workers=self._workers,
         )
+        segments = plan.minibatch_size // plan.horizon
+        least = max(1, STEPS_PER_PART // plan.horizon) if place.type == "cpu" else segments
+        self._parts = cut(segments, least, most=max(1, train.max_minibatch_size // plan.horizon))
         self.replay = Replay(
             plan.minibatch_size // plan.horizon,
             prio=train.prio,
@@ -78,6 +90,7 @@ class PuffeRL:
         self.is_started = False
         self._is_collected = False
         self._ratio = torch.ones(plan.horizon, vector.num_agents, device=place)
+        self._estimator = Estimator(plan.horizon, vector.num_agents, self._ratio)
         self.environment, self.losses, self.episodes = Means(), Means(), 0.0
         self._started_at = time.perf_counter()
         self._last_log = (0, self._started_at, self.profile)
@@ -87,6 +100,7 @@ class PuffeRL:
         """Seconds by phase since the trainer was made."""
         return dict(self._clock.seconds)
 
+    @OneThreadPerOperation()
     def evaluate(self) -> None:
         """Collect one rollout: H actions of every row, with the present weights.
 
@@ -107,6 +121,7 @@ class PuffeRL:
         self._is_collected = True
         self._clock.mark("misc")
 
+    @OneThreadPerOperation()
     def train(self) -> dict[str, float]:
         """Learn from the rollout; return the mean losses.
 
@@ -124,7 +139,9 @@ class PuffeRL:
         self.replay.begin_epoch()
         losses = Means()
         for _ in range(self.plan.minibatches_per_epoch):
-            estimate = advantages(folded, rollout.values, self._ratio, train.vtrace_rho_clip, train.vtrace_c_clip)
+            estimate = self._estimator.estimate(
+                folded, rollout.values, self._ratio, train.vtrace_rho_clip, train.vtrace_c_clip
+            )
             self._clock.mark("advantage")
             rows, weights = self.replay.next_rows(estimate, rates.prio_beta)
             losses.add(self._update(rows, weights, estimate.index_select(1, rows), rates), 1.0)
@@ -138,8 +155,8 @@ class PuffeRL:
 
     def _update(self, rows: Tensor, weights: Tensor | None, advantage: Tensor, rates: Rates) -> dict[str, float]:
         """Make one gradient step on the drawn rows, (S,), with their advantages, (H, S); return its losses."""
-        train, rollout, optimizer = self.config.train, self.rollout, self.optimizer
-        live = rollout.live(rows)
+        train = self.config.train
+        live = self.rollout.live(rows)
         count = float(advantage.numel() if live is None else live.sum())
         if count == 0:
             self.skipped_updates += 1
@@ -147,33 +164,43 @@ class PuffeRL:
         scaled = normalize(advantage, live) if train.normalize_advantages else advantage
         scaled = scaled if weights is None else scaled * weights
         coefs = Coefficients(train.clip_coef, train.vf_clip_coef, train.vf_coef, rates.ent_coef)
-        optimizer.zero_gradient()
-        sums = torch.zeros(len(TERMS) + 1)
-        # A minibatch above the limit goes through the network in parts; its gradient is their sum.
-        width = max(1, train.max_minibatch_size // rollout.horizon)
-        for part in (slice(first, first + width) for first in range(0, len(rows), width)):
-            old = rollout.values[:-1].index_select(1, rows[part])
-            segments = rollout.gather(rows[part])
-            targets = Targets(
-                actions=segments.actions.flatten(0, 1),
-                logprobs=segments.logprobs.flatten(),
-                values=old.flatten(),
-                advantages=scaled[:, part].flatten(),
-                returns=(advantage[:, part] + old).flatten(),
-                action_mask=None if segments.action_mask is None else segments.action_mask.flatten(0, 1),
-                live=None if live is None else live[:, part].flatten(),
-                count=count,
-            )
-            self._clock.mark("replay")
-            logits, values = self.policy(segments.observations, segments.state, segments.resets)
-            loss, terms, ratio = ppo_loss(logits, values, self.policy.logstd, self.policy.layout, targets, coefs)
-            self._clock.mark("loss_forward")
-            optimizer.accumulate(loss)
-            self._clock.mark("backward")
-            sums += torch.cat([terms, loss.detach()[None]]).cpu()
-            self._write_back(rows[part], ratio.view_as(old), values.detach().view_as(old))
-        self._step(rows, sums, rates.learning_rate)
-        return dict(zip((*TERMS, "total"), sums.tolist(), strict=True))
+
+        def learn(part: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+            here = None if live is None else live[:, part]
+            return self._learn(rows[part], advantage[:, part], scaled[:, part], here, count, coefs)
+
+        results = self._workers.map(learn, self._parts)
+        self._clock.mark("backward")
+        gradient, losses = (torch.stack(parts).sum(0) for parts in list(zip(*results, strict=True))[:2])
+        self.optimizer.gradient.copy_(gradient)
+        for part, (_, _, ratio, values) in zip(self._parts, results, strict=True):
+            self._write_back(rows[part], ratio, values)
+        self._step(rows, losses, rates.learning_rate)
+        return dict(zip((*TERMS, "total"), losses.tolist(), strict=True))
+
+    def _learn(
+        self, rows: Tensor, advantage: Tensor, scaled: Tensor, live: Tensor | None, count: float, coefs: Coefficients
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return gradient, losses, ratios and new values of one part of a minibatch; its means divide by ``count``."""
+        policy, rollout = self.policy, self.rollout
+        segments, old = rollout.gather(rows), rollout.values[:-1].index_select(1, rows)
+        targets = Targets(
+            actions=segments.actions.flatten(0, 1),
+            logprobs=segments.logprobs.flatten(),
+            values=old.flatten(),
+            advantages=scaled.flatten(),
+            returns=(advantage + old).flatten(),
+            action_mask=None if segments.action_mask is None else segments.action_mask.flatten(0, 1),
+            live=None if live is None else live.flatten(),
+            count=count,
+        )
+        self._clock.mark("replay")
+        logits, values = policy(segments.observations, segments.state, segments.resets)
+        loss, terms, ratio = ppo_loss(logits, values, policy.logstd, policy.layout, targets, coefs)
+        self._clock.mark("loss_forward")
+        gradient = self.optimizer.gradient_of(loss)
+        self._clock.mark("backward")
+        return gradient, torch.cat([terms, loss.detach()[None]]), ratio.view_as(old), values.detach().view_as(old)
 
     def _write_back(self, rows: Tensor, ratio: Tensor, values: Tensor) -> None:
         """Let the next minibatch see the ratios and values of this one's network; the bootstrap column stays."""
@@ -259,7 +286,8 @@ class PuffeRL:
         return restored
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments and end the threads."""
+        self._workers.close()
         self.vector.close()
 
 

@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.errors import EnvError, NonFiniteError
 from puffer_core.policies import Policy, make_policy
-from puffer_core.rl.advantage import advantages
+from puffer_core.rl.advantage import Estimator, Folded
 from puffer_core.rl.rollout import Rollout
+
+
+def advantages(folded: Folded, values: torch.Tensor, ratio: torch.Tensor, rho: float, c: float) -> torch.Tensor:
+    return Estimator(*ratio.shape, ratio).estimate(folded, values, ratio, rho, c)
+
 
 CPU = torch.device("cpu")
 

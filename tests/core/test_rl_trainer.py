@@ -208,7 +208,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_move() -> None:
 def test_a_gradient_that_is_not_finite_names_the_parameter() -> None:
     trainer = make_trainer(noise())
     trainer.evaluate()
-    trainer.optimizer.accumulate = lambda loss: trainer.optimizer.gradient.fill_(math.nan)  # type: ignore[method-assign]
+    trainer.optimizer.gradient_of = lambda loss: trainer.optimizer.gradient * math.nan  # type: ignore[method-assign]
     with pytest.raises(NonFiniteError, match=r"gradient of `encoder\.weight` is not finite"):
         trainer.train()
 
