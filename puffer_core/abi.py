@@ -10,7 +10,7 @@ import ctypes as ct
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
@@ -21,6 +21,9 @@ from puffer_core.errors import EnvError, OptionError, PluginError, did_you_mean
 VERSION = 1
 CAPSULE = b"puffer.env.v1"
 LIVE = 1
+MAX_HEADS = 32
+SIZES = {"table": 304, "io": 128, "param": 72, "spaces": 184}
+"""Bytes of the structs as version 1 began. Members are only ever added at the end, so that no writer has fewer."""
 MAX_SIZE = 1 << 16
 """Bytes of a struct that this host knows how to skip: one that is larger than ours has members added at its end."""
 ERROR_LENGTH = 512
@@ -75,7 +78,7 @@ class Spaces(ct.Structure):
         ("obs_high", ct.c_double),
         ("action_kind", ct.c_int),
         ("num_heads", ct.c_int32),
-        ("head_size", ct.c_int32 * 32),
+        ("head_size", ct.c_int32 * MAX_HEADS),
         ("agents", ct.c_int32),
         ("has_mask", ct.c_uint8),
         ("has_alive", ct.c_uint8),
@@ -122,8 +125,8 @@ _Values = ct.POINTER(Value)
 _Error = ct.c_char_p
 
 
-class Table(ct.Structure):
-    """PufferEnvTable."""
+class Sizes(ct.Structure):
+    """The beginning of PufferEnvTable, which says how much there is to read."""
 
     _fields_ = (
         ("abi_version", ct.c_uint32),
@@ -131,6 +134,14 @@ class Table(ct.Structure):
         ("io_size", ct.c_uint32),
         ("param_size", ct.c_uint32),
         ("spaces_size", ct.c_uint32),
+    )
+
+
+class Table(ct.Structure):
+    """PufferEnvTable."""
+
+    _fields_ = (
+        *Sizes._fields_,
         ("name", ct.c_char_p),
         ("version", ct.c_uint32),
         ("params", ct.c_void_p),
@@ -185,8 +196,8 @@ class Param:
     default: Any
     min: Any
     max: Any
-    step: int
-    """Legal integers are ``min + k * step``; 0 for any."""
+    step: float
+    """Legal numbers are ``min + k * step``; 0 for any."""
     choices: tuple[str, ...]
     live: bool
     """Whether it may change while running."""
@@ -200,7 +211,8 @@ class Param:
         if self.kind in ("bool", "string"):
             return {"bool": "true or false", "string": "a text"}[self.kind]
         if self.kind == "float":
-            return f"a number from {self.min:g} to {self.max:g}"
+            steps = f" in steps of {self.step:g}" if self.step > 0 else ""
+            return f"a number from {self.min:g} to {self.max:g}{steps}"
         steps = f" in steps of {self.step}" if self.step > 1 else ""
         return f"an integer from {self.min} to {self.max}{steps}"
 
@@ -216,15 +228,27 @@ def open_table(capsule: object) -> Table:
     get_pointer.argtypes, get_pointer.restype = [ct.py_object, ct.c_char_p], ct.c_void_p
     if not is_valid(capsule, CAPSULE):
         raise PluginError(f"{capsule!r} is not a capsule `{CAPSULE.decode()}`")
-    table = Table.from_address(get_pointer(capsule, CAPSULE))
-    if table.abi_version != VERSION:
-        msg = f"the environment was built for version {table.abi_version} of puffer/env.h, this core has {VERSION}"
+    address = get_pointer(capsule, CAPSULE)
+    found = Sizes.from_address(address)
+    if found.abi_version != VERSION:
+        msg = f"the environment was built for version {found.abi_version} of puffer/env.h, this core has {VERSION}"
         raise PluginError(msg, hint="install versions of the two that belong together")
-    for name, own in (("table", Table), ("io", IO), ("param", ParamRow), ("spaces", Spaces)):
-        size, least = getattr(table, f"{name}_size"), ct.sizeof(own)
+    table = _read(Table, address, found.table_size)
+    for name, least in SIZES.items():
+        size = getattr(table, f"{name}_size")
         if not least <= size <= MAX_SIZE:
             raise PluginError(f"{_name(table)}: {name}_size is {size}, this core knows {least} to {MAX_SIZE}")
     return table
+
+
+S = TypeVar("S", bound=ct.Structure)
+
+
+def _read(cls: type[S], address: int, size: int) -> S:
+    """Return a copy of a struct of which the writer knew ``size`` bytes; members that it did not know are zero."""
+    struct = cls()
+    ct.memmove(ct.byref(struct), address, min(size, ct.sizeof(cls)))
+    return struct
 
 
 def _name(table: Table) -> str:
@@ -238,7 +262,8 @@ def log_fields(table: Table) -> tuple[str, ...]:
 
 def params_of(table: Table) -> list[Param]:
     """Return the parameter table."""
-    rows = (ParamRow.from_address(table.params + i * table.param_size) for i in range(table.num_params))
+    size = table.param_size
+    rows = (_read(ParamRow, table.params + i * size, size) for i in range(table.num_params))
     return [_param(row) for row in rows]
 
 
@@ -255,7 +280,7 @@ def _param(row: ParamRow) -> Param:
         init, low, high = choices[init], None, None
     elif kind == "bool":
         init, low, high = bool(init), False, True
-    step = int(row.step.i) if kind == "int" else 0
+    step: float = {"int": int(row.step.i), "float": float(row.step.f)}.get(kind, 0)
     return Param(
         row.name.decode(), kind, init, low, high, step, tuple(choices), bool(row.flags & LIVE), _text(row.help)
     )
@@ -295,7 +320,8 @@ def _convert(param: Param, value: object) -> Any:
     if not param.min <= value <= param.max:
         return None
     if param.kind == "float":
-        return float(value)
+        steps = (value - param.min) / param.step if param.step > 0 else 0.0
+        return float(value) if math.isclose(steps, round(steps), rel_tol=1e-9, abs_tol=1e-9) else None
     return None if param.step > 1 and (int(value) - param.min) % param.step else int(value)
 
 
@@ -341,16 +367,18 @@ def spaces_of_table(table: Table, values: Mapping[str, Any]) -> tuple[Space, Spa
     Raises:
         EnvError: If the environment declares something that the interface does not allow.
     """
-    block = ct.create_string_buffer(table.spaces_size)
+    block = ct.create_string_buffer(max(table.spaces_size, ct.sizeof(Spaces)))
     table.spaces(pack(table, values), ct.cast(block, ct.c_void_p))
     spaces, env = Spaces.from_buffer(block), _name(table)
     if spaces.obs_dtype not in DTYPES or not 1 <= spaces.obs_ndim <= 4 or spaces.agents < 1:
         dtype, ndim, agents = spaces.obs_dtype, spaces.obs_ndim, spaces.agents
         raise EnvError(f"{env} declares obs_dtype={dtype}, obs_ndim={ndim}, agents={agents}")
-    heads = list(spaces.head_size[: max(0, min(spaces.num_heads, 32))])
+    if not 1 <= spaces.num_heads <= MAX_HEADS:
+        raise EnvError(f"{env} declares {spaces.num_heads} action heads, not 1 to {MAX_HEADS}")
+    heads = list(spaces.head_size[: spaces.num_heads])
     shape = tuple(spaces.obs_shape[: spaces.obs_ndim])
     is_box = spaces.action_kind == BOX
-    if not heads or min(shape) < 1 or (not is_box and min(heads) < 1):
+    if min(shape) < 1 or (not is_box and min(heads) < 1):
         raise EnvError(f"{env} declares obs_shape={shape}, action heads {heads}")
     observation = Box(spaces.obs_low, spaces.obs_high, shape, DTYPES[spaces.obs_dtype])
     action: Space

@@ -12,7 +12,7 @@ puffer_api = 1
 def puffer_vector_backends() -> list[BackendSpec]:
     """Environments one after the other, and C environments on threads; both in this process."""
     return [
-        BackendSpec("serial", make="puffer_core.vector:Serial"),
+        BackendSpec("serial", make="puffer_core.vector:Serial", supports="puffer_core.vector:serial_supports"),
         BackendSpec(
             "native", make="puffer_core.vector:Native", priority=10, supports="puffer_core.vector:native_supports"
         ),

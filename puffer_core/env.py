@@ -159,12 +159,13 @@ def check_spaces(env: PufferEnv) -> None:
             f"{kind}: single_observation_space is {observation}, not a Box", hint="`emulate` flattens others"
         )
     legal = (
-        isinstance(action, Box)
+        (isinstance(action, Box) and len(action.shape) == 1)
         or (isinstance(action, Discrete) and action.start == 0)
         or (isinstance(action, MultiDiscrete) and action.nvec.ndim == 1 and not np.any(action.start))
     )
     if not legal:
-        raise EnvError(f"{kind}: single_action_space is {action}, not a Discrete or MultiDiscrete from 0, or a Box")
+        allowed = "a Discrete or MultiDiscrete from 0, or a Box of shape (D,)"
+        raise EnvError(f"{kind}: single_action_space is {action}, not {allowed}")
 
 
 def action_width(space: Space) -> int:

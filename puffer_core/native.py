@@ -103,7 +103,7 @@ class NativeEnv(PufferEnv):
         self.has_action_mask = mask_width > 0
         self.log_fields = abi.log_fields(self._table)
         super().__init__(buf)
-        self._io_block = ct.create_string_buffer(self._table.io_size)
+        self._io_block = ct.create_string_buffer(max(self._table.io_size, ct.sizeof(abi.IO)))
         self._bind_io()
         self._open(self.seed, self.first_index)
 
@@ -126,7 +126,8 @@ class NativeEnv(PufferEnv):
         if not vec:
             raise EnvError(f"{self.name}: {error.value.decode() or 'the vector could not be made'}")
         # The finaliser keeps alive what the vector reads until it is freed.
-        free, alive = table.vec_free, (self._capsule, self._values, self._io_block)
+        self._texts: list[ct.Array[abi.Value]] = []
+        free, alive = table.vec_free, (self._capsule, self._values, self._io_block, self._texts)
         self._finalizer = weakref.finalize(self, lambda: (free(vec), alive))
         self._vec: int = vec
         stride = ct.c_size_t()
@@ -212,6 +213,8 @@ class NativeEnv(PufferEnv):
                 raise OptionError(msg, hint=f"these can: {', '.join(live) or 'none'}")
         self.params = abi.validate(self._table, {**self.params, **values})
         packed = abi.pack(self._table, self.params)
+        if any(param.kind == "string" for param in rows.values()):
+            self._texts.append(packed)  # strings live as long as the vector
         for instance in range(self.num_envs):
             self._table.set_params(self._base + instance * self.state_bytes, packed)
 
@@ -247,7 +250,7 @@ class NativeEnv(PufferEnv):
 
     def _describe(self, count: int) -> dict[str, object]:
         """Return what a blob must agree in. LIVE parameters are left out: the state holds its own values of them."""
-        live = {param.name for param in abi.params_of(self._table) if param.live}
+        live = self._live()
         fixed = json.dumps({name: value for name, value in self.params.items() if name not in live}, sort_keys=True)
         return {
             "environment": self.name,
@@ -257,18 +260,23 @@ class NativeEnv(PufferEnv):
             "state_bytes": self.state_bytes,
         }
 
+    def _live(self) -> dict[str, Any]:
+        return {param.name: self.params[param.name] for param in abi.params_of(self._table) if param.live}
+
     def _save(self, first: int, count: int) -> bytes:
         self._check_open()
         states = self._states(first, count).copy()
         states[:, : abi.Head.rng.offset] = 0  # the host's pointer and row
         rows = slice(first * self.agents_per_env, (first + count) * self.agents_per_env)
-        header = json.dumps(self._describe(count)).encode()
+        header = json.dumps({**self._describe(count), "live": self._live()}).encode()
         body = b"".join((_LENGTH.pack(len(header)), header, states.tobytes(), self.masks[rows].tobytes()))
         return _MAGIC + _LENGTH.pack(zlib.crc32(body)) + body
 
     def _load(self, first: int, count: int, blob: bytes) -> None:
         self._check_open()
-        payload = self._open_blob(count, blob)
+        saved, payload = self._open_blob(count, blob)
+        if count == self.num_envs:
+            self.params = abi.validate(self._table, {**self.params, **saved})
         size = count * self.state_bytes
         states, heads = self._states(first, count), abi.Head.rng.offset
         new = np.frombuffer(payload, np.uint8, size).reshape(count, self.state_bytes)
@@ -278,8 +286,8 @@ class NativeEnv(PufferEnv):
         self._observe(rows)
         self._start()
 
-    def _open_blob(self, count: int, blob: bytes) -> bytes:
-        """Return states and masks of a blob that belongs here."""
+    def _open_blob(self, count: int, blob: bytes) -> tuple[dict[str, Any], bytes]:
+        """Return the LIVE parameters, and states and masks, of a blob that belongs here."""
         start = len(_MAGIC) + _LENGTH.size
         is_whole = len(blob) > start + _LENGTH.size and blob.startswith(_MAGIC)
         if not is_whole or _LENGTH.unpack_from(blob, len(_MAGIC))[0] != zlib.crc32(blob[start:]):
@@ -289,7 +297,7 @@ class NativeEnv(PufferEnv):
         for key, value in self._describe(count).items():
             if saved.get(key) != value:
                 raise EnvError(f"{self.name}: the saved state is of {key} {saved.get(key)}, not {value}")
-        return blob[header_end:]
+        return {name: value for name, value in saved.get("live", {}).items() if name in self._live()}, blob[header_end:]
 
     def _observe(self, rows: slice) -> None:
         """Rewrite observations and action masks, for rows that may hold anything."""
@@ -306,9 +314,11 @@ class NativeEnv(PufferEnv):
     def rebind(self, buf: Mapping[str, Array]) -> None:
         """Go on in other arrays: everything in the old ones is carried over or written anew."""
         self._check_open()
-        old = {name: getattr(self, name) for name in abi.IO_ARRAYS}
+        # Copies, because arrays that stay are filled anew before they are taken.
+        arrays = {name: getattr(self, name) for name in abi.IO_ARRAYS if name not in ("observations", "action_mask")}
+        old = {name: array.copy() for name, array in arrays.items() if array is not None}
         for name, array in take_buffers(layout_of(self), buf, self.name).items():
-            if array is not None and name not in ("observations", "action_mask"):
+            if array is not None and name in old:
                 array[...] = old[name]
             setattr(self, name, array)
         self._bind_io()
@@ -331,7 +341,7 @@ class NativeEnv(PufferEnv):
         if mode == "ansi":
             return self._text(state)
         if mode == "human":
-            msg = f"{self.name}: render mode human needs a window, and there is no display to open one on"
+            msg = f"{self.name}: render mode human needs a window, which is not built in yet"
             raise RenderError(msg, hint="use rgb_array or ansi")
         return self._picture(state)
 

@@ -194,8 +194,8 @@ class EnvRegistry(Registry[EnvSpec]):
 
     def family(self, name: str) -> list[EnvSpec]:
         """Return the specs in a family, given as ``gym/`` or ``gym/*``: one ``gym/*``, or each environment."""
-        prefix = self._key(name).rstrip("*")
-        specs = [spec for spec in self.specs() if self._key(spec.name).startswith(prefix)]
+        family, _ = split(name)
+        specs = [spec for spec in self.specs() if split(spec.name)[0] == family]
         if not specs:
             raise self._unknown(name)
         return specs

@@ -73,6 +73,8 @@ class RunDirectory:
             env_name = saved.run_section(folder / saved.NAME).get("env", "")
         except OptionError as error:
             raise RunError(f"the run in `{path}` can't be read: {error}", hint=error.hint) from error
+        if not env_name:
+            raise RunError(f"`{path}` is not a run directory: its {saved.NAME} names no environment in [run]")
         return cls(folder, env_name)
 
     @cached_property
@@ -260,8 +262,17 @@ def _claim(folder: Path, config: Config, env_name: str) -> Path:
 
 def _run_of(path: Path) -> Path | None:
     """Return the run directory that ``path`` is, or lies in."""
-    inside = (folder for folder in (path.absolute(), *path.absolute().parents) if (folder / saved.NAME).is_file())
-    return next(inside, None)
+    return next((folder for folder in (path.absolute(), *path.absolute().parents) if _is_run(folder)), None)
+
+
+def _is_run(folder: Path) -> bool:
+    """Return whether the configuration in a folder is that of a run, if perhaps damaged, and not somebody else's."""
+    if not (folder / saved.NAME).is_file():
+        return False
+    try:
+        return bool(saved.run_section(folder / saved.NAME).get("env"))
+    except OptionError:
+        return (folder / CHECKPOINTS).is_dir()
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -271,7 +282,7 @@ def _walk(folder: Path) -> Iterator[Path]:
             if entry.name.startswith((".", "_")) or not entry.is_dir():
                 continue
             path = folder / entry.name
-            if (path / saved.NAME).is_file():
+            if _is_run(path):
                 yield path
             else:
                 yield from _walk(path)

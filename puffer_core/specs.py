@@ -115,15 +115,15 @@ class EnvSpec(Spec):
 class BackendSpec(Spec):
     """A way to run many environments: `make` opens a vector.
 
-    ``supports(job)`` answers None, or why it can't run that job; ``auto`` takes the highest `priority` that can.
+    ``supports(job)`` gets a `VectorJob` and answers None, or why it can't run that; ``auto`` takes the highest
+    `priority` that can.
     """
 
-    _targets = ("make", "supports", "options")
+    _targets = ("make", "supports")
 
     make: str
     priority: int = 0
     supports: str | None = None
-    options: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class SweeperSpec(Spec):
 
 @dataclass(frozen=True)
 class Job:
-    """What a trainer or a backend is asked about, before any environment is made.
+    """What a trainer is asked about, before any environment is made.
 
     Args:
         env: The spec.
@@ -193,6 +193,29 @@ class Job:
     table: object | None
     config: Config
     device: str
+
+
+@dataclass(frozen=True)
+class VectorJob:
+    """What a backend is asked about, before any environment is made.
+
+    Args:
+        env_name: Of the environment, for messages.
+        params: Its parameters.
+        table: The capsule, or None for an environment in Python.
+        num_envs: Environment objects.
+        num_workers: Processes among which they are divided, or ``auto``.
+        batch_size: Environment objects in a batch, or ``auto``.
+        zero_copy: Whether batches are contiguous blocks of workers.
+    """
+
+    env_name: str
+    params: Mapping[str, object]
+    table: object | None
+    num_envs: int
+    num_workers: int | str = "auto"
+    batch_size: int | str = "auto"
+    zero_copy: bool = True
 
 
 def _check_name(spec: object, label: str, value: object, pattern: re.Pattern[str]) -> None:

@@ -150,7 +150,7 @@ def _defaults(keys: Keys) -> Layer:
 
 
 def _use_selected(keys: Keys, values: Layer) -> None:
-    """Include the options of the policy, trainer, backend and loggers that are chosen."""
-    chosen = [values[key].value for key in ("policy.name", "trainer", "vec.backend") if key in values]
+    """Include the options of the policy, trainer and loggers that are chosen."""
+    chosen = [values[key].value for key in ("policy.name", "trainer") if key in values]
     for name in {*chosen, *(values["logger"].value if "logger" in values else ())} - {"auto", ""}:
         keys.use(name)

@@ -64,13 +64,13 @@ class VecConfig:
     num_envs: CountOrAuto = "auto"
     """Environment objects; ``auto`` is 1 for an environment in C, 64 agents' worth for one in Python."""
     num_workers: CountOrAuto = "auto"
-    """Worker processes of the multiprocessing backend; more than 1 makes ``backend = auto`` choose it."""
+    """Worker processes of a backend that has them; more than 1 makes ``backend = auto`` choose one."""
     batch_size: CountOrAuto = "auto"
-    """Environment objects per batch of the multiprocessing backend; a number makes ``backend = auto`` choose it."""
+    """Environment objects per batch of a backend with workers; fewer than ``num_envs`` makes ``auto`` choose one."""
     num_threads: CountOrAuto = "auto"
     """Threads that step environments in C; ``auto`` is one per physical core."""
     zero_copy: bool = True
-    """Hand out contiguous blocks of workers without copying; off is fully asynchronous."""
+    """Hand out contiguous blocks of workers without copying; off is fully asynchronous and needs workers."""
     strict: bool = False
     """Refuse an action outside the action space instead of replacing it."""
 
@@ -169,8 +169,6 @@ class TrainConfig:
     """Compile the policy with ``torch.compile`` (torch)."""
     cpu_offload: bool = False
     """Keep rollouts in main memory and move each minibatch to the device (torch)."""
-    torch_deterministic: bool = True
-    """Use only deterministic kernels (torch)."""
     checkpoint_seconds: NonNegative = 0.0
     """Also write a checkpoint whenever this many seconds have passed; 0 is off."""
 
@@ -256,7 +254,8 @@ class Config:
         env: Parameters of the environment; holds ``num_envs`` (a number or ``auto``) for environments in C.
         wrap: Wrappers in the order in which they are applied.
         ranges: Searched dimensions, ``train.learning_rate`` -> range.
-        plugins: Options of policies, loggers and sweepers, by name: instances of the dataclasses their specs name.
+        plugins: Options of policies, trainers, loggers and sweepers, by the name of their section: instances of the
+            dataclasses their specs name. `options_of` looks them up.
         origins: Dotted key (``train.gamma``; base keys bare, ``seed``) -> where its value came from.
     """
 
@@ -270,6 +269,15 @@ class Config:
     ranges: Mapping[str, SweepRange] = field(default_factory=dict)
     plugins: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+
+    def options_of(self, name: str) -> Any:
+        """Return the options of the policy, trainer, logger or sweeper of that name, None where it has none."""
+        return self.plugins.get(section_of(name))
+
+
+def section_of(name: str) -> str:
+    """Return the section that holds the options of a plugin object, as keys are spelt: ``_`` for ``-``."""
+    return name.replace("-", "_")
 
 
 SECTIONS: dict[str, type[Any]] = {

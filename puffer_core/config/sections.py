@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from puffer_core.config.schema import INT64_MAX, SECTIONS, Range, SweepRange
+from puffer_core.config.schema import INT64_MAX, SECTIONS, Range, SweepRange, section_of
 from puffer_core.config.values import OPEN, Base, Kind, kinds, nearest_key
 from puffer_core.errors import OptionError, PluginError, did_you_mean
 from puffer_core.specs import OPEN as OPEN_PARAMS
@@ -96,7 +96,7 @@ class Keys:
 
     def use(self, section: str) -> None:
         """Include the options that the plugin object called ``section`` has, if it has any."""
-        section = section.replace("-", "_")
+        section = section_of(section)
         if section not in SECTIONS and section != "env":
             options = _plugin_options(section)
             if options is not None:
@@ -205,8 +205,8 @@ def _plugin_options(name: str) -> type[Any] | None:
     from puffer_core.plugins import manager, resolve
 
     plugins = manager()
-    for registry in (plugins.policies, plugins.trainers, plugins.backends, plugins.loggers, plugins.sweepers):
-        for found in (known for known in registry.names() if known.replace("-", "_") == name):
+    for registry in (plugins.policies, plugins.trainers, plugins.loggers, plugins.sweepers):
+        for found in (known for known in registry.names() if section_of(known) == name):
             target = getattr(registry.get(found), "options", None)
             if target is not None:
                 options = resolve(target)

@@ -78,13 +78,18 @@ def make_loggers(run: Any, warn: Callable[[str], None]) -> dict[str, Logger]:
     Raises:
         PufferError: If a name is unknown, or its maker says that a person must do something first.
     """
+    names = dict.fromkeys((ALWAYS, *run.config.base.logger))
+    specs = {name: manager().loggers.get(name) for name in names}
     loggers: dict[str, Logger] = {}
-    for name in dict.fromkeys((ALWAYS, *run.config.base.logger)):
-        spec = manager().loggers.get(name)
-        try:
-            loggers[name] = resolve(spec.make)(run)
-        except PufferError:
-            raise
-        except (Exception, SystemExit) as error:
-            warn(f"logger `{name}` can't start: {describe(error)}; training goes on without it")
+    try:
+        for name, spec in specs.items():
+            try:
+                loggers[name] = resolve(spec.make)(run)
+            except PufferError:
+                raise
+            except (Exception, SystemExit) as error:
+                warn(f"logger `{name}` can't start: {describe(error)}; training goes on without it")
+    except BaseException:
+        Loggers(loggers, warn).close()
+        raise
     return loggers

@@ -14,6 +14,7 @@ from puffer_core.config.options import spell
 from puffer_core.config.plan import Plan, plan
 from puffer_core.config.sections import split
 from puffer_core.errors import OptionError, PluginError
+from puffer_core.isolation import describe, raises_plugin_errors
 from puffer_core.specs import EnvSpec, Job, TrainerSpec
 
 EnvLike: TypeAlias = str | EnvSpec | Callable[..., Any]
@@ -146,7 +147,12 @@ def choose_trainer(job: Job, wanted: str) -> tuple[TrainerSpec, tuple[str, ...]]
         return spec, ()
     passed: list[str] = []
     for spec in sorted(registry.specs(), key=lambda spec: -spec.priority):
-        reason = _reason_against(spec, job)
+        try:
+            reason = _reason_against(spec, job)
+        except (Exception, SystemExit) as error:  # one that is broken must not stop the rest
+            if raises_plugin_errors():
+                raise
+            reason = f"it can't be asked: {describe(error)}"
         if reason is None:
             return spec, tuple(passed)
         passed.append(f"not trainer `{spec.name}`: {reason}")

@@ -1,4 +1,8 @@
-"""Logs in Python: statistics of episodes for environments that keep none, and the means that training reads."""
+"""Logs in Python: statistics of episodes for environments that keep none, and the means that training reads.
+
+The columns of a log are fixed when a vector is opened, and which numbers the infos of a Python environment will hold is
+not known then. So the rows have the four of `EPISODE_FIELDS`, and other numbers in infos appear in the means only.
+"""
 
 from __future__ import annotations
 
@@ -51,39 +55,67 @@ class EpisodeStats:
 
 
 class LogSums:
-    """Sums over logged rows and numeric infos since the last drain."""
+    """Sums over logged rows and numeric infos since the last drain.
+
+    A number that comes with the ends of episodes is averaged over those; one that never did, over every info.
+    """
 
     def __init__(self, fields: Sequence[str]) -> None:
         self._fields = tuple(fields)
+        self._at_ends: set[str] = set()
         self._clear()
 
     def _clear(self) -> None:
         self._rows = 0
         self._sums = np.zeros(len(self._fields))
-        self._info_sums: defaultdict[str, float] = defaultdict(float)
-        self._info_weights: defaultdict[str, float] = defaultdict(float)
+        self._every, self._last = InfoSums(self._fields), InfoSums(self._fields)
 
-    def add(self, log: Array, logged: Array, infos: Sequence[dict[str, Any]]) -> None:
-        """Add one step."""
+    def add(
+        self, log: Array, logged: Array, infos: Sequence[dict[str, Any]], last: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        """Add one step; ``last`` are the infos that came with the end of an episode."""
         if logged.any():
             self._rows += int(np.count_nonzero(logged))
             self._sums += log[logged].sum(axis=0, dtype=np.float64)
         for info in infos:
-            weight = float(info["n"]) if _is_number(info.get("n")) else 1.0
-            for key, value in info.items():
-                if key != "n" and _is_number(value):
-                    self._info_sums[key] += float(value) * weight
-                    self._info_weights[key] += weight
+            self._every.add(info)
+        for info in last:
+            self._at_ends |= self._last.add(info)
 
     def drain(self) -> dict[str, float] | None:
-        """Return the means, those of infos in place of a row's of the same name; None where nothing was logged."""
-        if self._rows == 0 and not self._info_sums:
-            return None
-        means = dict(zip(self._fields, self._sums / max(1, self._rows), strict=True)) if self._rows else {}
-        means |= {key: total / self._info_weights[key] for key, total in self._info_sums.items()}
-        weight = self._rows or max(self._info_weights.values())
+        """Return the means over rows and infos, and the number ``n`` of rows (else of infos); None without any."""
+        every = {key: mean for key, mean in self._every.means().items() if key not in self._at_ends}
+        means = {**every, **self._last.means()}
+        weight = self._rows or max((self._every.weights[key] for key in means), default=0.0)
+        if self._rows:
+            means |= dict(zip(self._fields, self._sums / self._rows, strict=True))
         self._clear()
-        return {**{key: float(mean) for key, mean in means.items() if math.isfinite(mean)}, "n": float(weight)}
+        finite = {key: float(mean) for key, mean in means.items() if math.isfinite(mean)}
+        return {**finite, "n": float(weight)} if means else None
+
+
+class InfoSums:
+    """Sums of the numbers in infos, weighted by their key ``n`` where they have one; without those a log row has."""
+
+    def __init__(self, logged: Sequence[str]) -> None:
+        self._left_out = {"n", *logged}
+        self.weights: defaultdict[str, float] = defaultdict(float)
+        self._sums: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, info: dict[str, Any]) -> set[str]:
+        """Add one info, unless it stands for nothing; return the names of its numbers."""
+        weight = float(info["n"]) if _is_number(info.get("n")) else 1.0
+        if not 0 < weight < math.inf:
+            return set()
+        names = {key for key, value in info.items() if key not in self._left_out and _is_number(value)}
+        for key in names:
+            self._sums[key] += float(info[key]) * weight
+            self.weights[key] += weight
+        return names
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of every number."""
+        return {key: total / self.weights[key] for key, total in self._sums.items()}
 
 
 def _is_number(value: Any) -> bool:

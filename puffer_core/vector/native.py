@@ -12,22 +12,21 @@ from puffer_core.env import Array, Step
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import MAX_THREADS, NativeEnv
 from puffer_core.vector.base import SEND, Vector
+from puffer_core.vector.counts import refuse_split
 from puffer_core.vector.source import Source, source_of
 
 if TYPE_CHECKING:
-    from puffer_core.specs import Job
+    from puffer_core.specs import VectorJob
 
 ROWS_PER_THREAD = 512
 """Below this, waking a thread costs more than it saves."""
 
 
-def supports(job: Job) -> str | None:
+def supports(job: VectorJob) -> str | None:
     """Return why a job can't run in one C vector, or None."""
     if job.table is None:
-        return "native runs environments in C only"
-    if job.config.vec.num_workers not in ("auto", 1) or job.config.vec.batch_size != "auto":
-        return "native has threads, not workers: num_workers and batch_size are for the multiprocessing backend"
-    return None
+        return "it runs environments in C only"
+    return refuse_split(job.num_envs, job.num_workers, job.batch_size, job.zero_copy)
 
 
 class Native(Vector):
@@ -38,7 +37,7 @@ class Native(Vector):
         num_envs: Times the environment's own parameter ``num_envs``: instances.
         num_threads: ``auto`` is one per core, fewer for few rows.
         seed, first_index, strict: As in `NativeEnv`.
-        num_workers, batch_size, zero_copy: Of other backends; only ``auto`` or no split at all is legal.
+        num_workers, batch_size, zero_copy: Of backends with workers; only what splits nothing is legal.
     """
 
     def __init__(
@@ -58,9 +57,8 @@ class Native(Vector):
         source = source_of(env, params)
         if source.table is None:
             raise OptionError(f"{source.name} is not an environment in C", hint="use the serial backend")
-        if num_workers not in ("auto", 1) or batch_size not in ("auto", num_envs):
-            msg = f"the native backend has no workers: num_workers={num_workers}, batch_size={batch_size}"
-            raise OptionError(msg, hint="it takes num_threads")
+        if reason := refuse_split(num_envs, num_workers, batch_size, zero_copy):
+            raise OptionError(f"backend native can't run {source.name}: {reason}", hint="it takes num_threads")
         super().__init__(source.name, seed)
         instances = num_envs * source.instances
         threads = auto_threads(source, instances) if num_threads == "auto" else num_threads

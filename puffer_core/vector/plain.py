@@ -20,14 +20,15 @@ def is_plain(env: object) -> bool:
     return hasattr(env, "observation_space") and hasattr(env, "action_space")
 
 
-def accepts(function: Callable[..., Any], name: str) -> bool:
-    """Return whether a callable takes an argument of that name, by name or in ``**kwargs``."""
+def accepts(function: Callable[..., Any], name: str, in_kwargs: bool = True) -> bool:
+    """Return whether a callable takes an argument of that name, by name or (if ``in_kwargs``) in ``**kwargs``."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
     return any(
-        p.kind is p.VAR_KEYWORD or (p.name == name and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        (in_kwargs and p.kind is p.VAR_KEYWORD)
+        or (p.name == name and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
         for p in parameters
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +14,16 @@ from puffer_core.env import Array, PufferEnv, allocate, layout_of, put_actions
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import NativeEnv
 from puffer_core.vector.base import SEND, Infos, Vector
+from puffer_core.vector.counts import check_count, refuse_split
 from puffer_core.vector.logs import EPISODE_FIELDS, EpisodeStats, LogSums
 from puffer_core.vector.plain import PlainEnv, accepts
 from puffer_core.vector.source import Source, source_of
 
+if TYPE_CHECKING:
+    from puffer_core.specs import VectorJob
+
 PATTERN = 0xA5
-"""Fills final observations until an environment has shown whether it writes them."""
+"""Fills final observations before each step, so that rows an environment did not write are known."""
 CLEARED = ("rewards", "terminals", "truncations", "logged")
 _WATCHED = ("observations", "actions", "rewards", "terminals", "truncations")
 _STATS = struct.Struct("<dq")
@@ -39,12 +44,12 @@ class Member:
         self._buf = dict(buf)
         own = {name: getattr(env, name) for name in buf if getattr(env, name, None) is not None}
         self._copied = {name: array for name, array in own.items() if array is not buf[name]}
-        # C environments and adapters keep the contract; others are watched. What they wrote is known after the first
-        # end: until then, and from then on where they write none, the observations before each step are kept.
+        # C environments and adapters keep the contract; others are watched. One may write last observations only at
+        # some ends, so the observations before each step are kept for the rows in which it writes none.
         is_watched = not isinstance(env, NativeEnv | PlainEnv)
         self._watched = [(name, own[name]) for name in _WATCHED if is_watched]
         self._before = np.empty_like(env.observations) if is_watched else None
-        self._is_known = self._has_warned = False
+        self._has_warned = False
         self._takes_index, self.takes_seed = _seeding(env)
 
     def reset(self, seed: int | None, first_index: int) -> Infos:
@@ -57,8 +62,6 @@ class Member:
             arguments = {"seed": seed + index}
         self._clear_own()
         result = self.env.reset(**arguments)
-        if self._before is not None and not self._is_known:
-            self.env.final_observations.view(np.uint8)[...] = PATTERN
         self._copy_out()
         return list(result[1] or []) if isinstance(result, tuple) and len(result) == 2 else []
 
@@ -67,6 +70,7 @@ class Member:
         env = self.env
         if self._before is not None:
             self._before[...] = env.observations
+            _bytes(env.final_observations)[...] = PATTERN
         if self._copied:
             self._clear_own()
             env.actions[...] = self._buf["actions"]
@@ -83,13 +87,9 @@ class Member:
         if self._before is None or not ended.any():
             return
         final = self._buf["final_observations"]
-        if not self._is_known:
-            self._is_known = True
-            if not (final[ended].view(np.uint8) == PATTERN).all():
-                self._before = None
-                return
-        final[ended] = self._before[ended]
-        if not self._has_warned and self._buf["truncations"].any():
+        lost = ended & (_bytes(final) == PATTERN).all(axis=1)
+        final[lost] = self._before[lost]
+        if not self._has_warned and self._buf["truncations"][lost].any():
             self._has_warned = True
             msg = f"{type(self.env).__name__} truncates and does not write final_observations: "
             warnings.warn(msg + "values are bootstrapped from the observation before the cut", stacklevel=5)
@@ -106,6 +106,11 @@ class Member:
                 self._buf[name][...] = array
 
 
+def supports(job: VectorJob) -> str | None:
+    """Return why a job can't run in a loop, or None."""
+    return refuse_split(job.num_envs, job.num_workers, job.batch_size, job.zero_copy)
+
+
 class Serial(Vector):
     """Environments in a loop, all writing into one set of arrays.
 
@@ -115,7 +120,7 @@ class Serial(Vector):
         params: For all of them, or a sequence with one mapping each.
         num_threads: Threads of each environment in C.
         seed, first_index, strict: As in `NativeEnv`.
-        num_workers, batch_size, zero_copy: Of other backends; only ``auto`` or no split at all is legal.
+        num_workers, batch_size, zero_copy: Of backends with workers; only what splits nothing is legal.
     """
 
     def __init__(
@@ -132,10 +137,9 @@ class Serial(Vector):
         first_index: int = 0,
         strict: bool = False,
     ) -> None:
-        if num_workers not in ("auto", 1) or batch_size not in ("auto", num_envs):
-            msg = f"the serial backend has no workers: num_workers={num_workers}, batch_size={batch_size}"
-            raise OptionError(msg, hint="the multiprocessing backend has")
         sources = _sources(env, num_envs, params)
+        if reason := refuse_split(num_envs, num_workers, batch_size, zero_copy):
+            raise OptionError(f"backend serial can't run {sources[0].name}: {reason}")
         super().__init__(sources[0].name, seed)
         self._first_index, self._strict = first_index, strict
         self._threads = 1 if num_threads == "auto" else num_threads
@@ -151,28 +155,35 @@ class Serial(Vector):
 
     def _open(self, sources: Sequence[Source]) -> list[Member]:
         """Make the arrays from the first environment's spaces, then every environment on its rows."""
-        spare: PufferEnv | None = self._make(sources[0], None)
-        assert spare is not None
-        self._declare(spare, sources)
-        if sources[0].takes_buffers or sources[0].table is not None:
-            spare.close()
-            spare = None
-        members: list[Member] = []
-        instances = 0
-        for i, source in enumerate(sources):
-            rows = slice(i * self._rows, (i + 1) * self._rows)
-            buf = {name: array[rows] for name, array in self._arrays.items()}
-            if self._is_unlogged:
-                buf.pop("log"), buf.pop("logged")
-            try:
-                env = spare if i == 0 and spare is not None else self._make(source, buf)
-            except EnvError as error:
-                raise EnvError(f"environment {i} does not fit into the rows of the first: {error}") from error
-            self._compare(env, i)
-            members.append(Member(env, rows, instances, buf))
-            instances += env.num_instances
-        self.num_envs = instances
-        return members
+        with ExitStack() as opened:
+            spare: PufferEnv | None = self._make(sources[0], None)
+            assert spare is not None
+            opened.callback(spare.close)
+            self._declare(spare, sources)
+            if sources[0].takes_buffers or sources[0].table is not None:
+                opened.pop_all().close()
+                spare = None
+            members: list[Member] = []
+            self.num_envs = 0
+            for i, source in enumerate(sources):
+                rows = slice(i * self._rows, (i + 1) * self._rows)
+                buf = {name: array[rows] for name, array in self._arrays.items()}
+                if self._is_unlogged:
+                    buf.pop("log"), buf.pop("logged")
+                env = spare if i == 0 and spare is not None else self._make_member(source, buf, i)
+                if env is not spare:
+                    opened.callback(env.close)
+                self._compare(env, i)
+                members.append(Member(env, rows, self.num_envs, buf))
+                self.num_envs += env.num_instances
+            opened.pop_all()
+            return members
+
+    def _make_member(self, source: Source, buf: Mapping[str, Array], position: int) -> PufferEnv:
+        try:
+            return self._make(source, buf)
+        except EnvError as error:
+            raise EnvError(f"environment {position} does not fit into the rows of the first: {error}") from error
 
     def _make(self, source: Source, buf: Mapping[str, Array] | None) -> PufferEnv:
         if source.table is None:
@@ -207,7 +218,7 @@ class Serial(Vector):
 
     def _compare(self, env: PufferEnv, position: int) -> None:
         """Refuse an environment that does not fit into the arrays of the first."""
-        for name in ("single_observation_space", "single_action_space", "num_agents", "log_fields"):
+        for name in ("single_observation_space", "single_action_space", "num_agents", "has_action_mask", "log_fields"):
             if getattr(env, name) != getattr(self._like, name):
                 msg = (
                     f"environment {position} has {name} {getattr(env, name)}, the first has {getattr(self._like, name)}"
@@ -246,10 +257,11 @@ class Serial(Vector):
         ended = self.terminals | self.truncations
         if ended.any():
             self._finish(ended)
+        last: Infos = []
         if self._is_unlogged:
             self._stats.add(self, ended)
-            self._add_episode_infos(given)
-        self._sums.add(self.log, self.logged, self.infos)
+            last = self._take_last_infos(given)
+        self._sums.add(self.log, self.logged, self.infos, last)
 
     def _finish(self, ended: Array) -> None:
         both = self.terminals & self.truncations
@@ -261,12 +273,20 @@ class Serial(Vector):
         for member in self.members:
             member.finish(ended[member.rows])
 
-    def _add_episode_infos(self, given: Sequence[tuple[Member, Infos]]) -> None:
-        """A single agent's info belongs to its row."""
+    def _take_last_infos(self, given: Sequence[tuple[Member, Infos]]) -> Infos:
+        """Bring infos that came with ends into the log rows; return them.
+
+        Infos as many as a member's rows are one for each, others are of all its rows.
+        """
+        last: Infos = []
         for member, infos in given:
-            if self.agents_per_env == 1 and self.logged[member.rows.start]:
-                for info in infos:
-                    self._stats.add_info(self, member.rows.start, info)
+            rows = np.flatnonzero(self.logged[member.rows])
+            is_each = len(infos) == self._rows
+            for row in rows:
+                for info in [infos[row]] if is_each else infos:
+                    self._stats.add_info(self, member.rows.start + row, info)
+            last += [infos[row] for row in rows] if is_each else infos * bool(len(rows))
+        return last
 
     def _close(self) -> None:
         for member in self.members:
@@ -323,8 +343,7 @@ def _sources(
     env: Any, num_envs: int, params: Mapping[str, object] | Sequence[Mapping[str, object]] | None
 ) -> list[Source]:
     """Return one source per environment object."""
-    if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
-        raise OptionError(f"num_envs={num_envs!r} is not an integer of at least 1")
+    check_count("num_envs", num_envs)
     envs = list(env) if isinstance(env, list | tuple) else [env] * num_envs
     each: list[Any] = list(params) if isinstance(params, list | tuple) else [params] * num_envs
     for what, items in (("environments", envs), ("parameter sets", each)):
@@ -341,3 +360,8 @@ def _seeding(env: PufferEnv) -> tuple[bool, bool]:
         return True, env.takes_seed
     reset: Callable[..., Any] = env.reset
     return accepts(reset, "index") and accepts(reset, "seed"), accepts(reset, "seed")
+
+
+def _bytes(rows: Array) -> Array:
+    """Return a view of contiguous rows as bytes, (N, bytes of a row)."""
+    return rows.reshape(len(rows), -1).view(np.uint8)

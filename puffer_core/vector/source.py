@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from puffer_core.abi import open_table
@@ -12,6 +12,7 @@ from puffer_core.env import PufferEnv, Space, check_spaces
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import spaces_of
 from puffer_core.specs import EnvSpec
+from puffer_core.vector.counts import check_count, is_auto
 from puffer_core.vector.plain import PlainEnv, accepts, is_plain
 
 
@@ -53,8 +54,8 @@ class Source:
 
     @property
     def takes_buffers(self) -> bool:
-        """Whether `open` can be given arrays that the environment then writes in."""
-        return self.make is not None and accepts(self.make, "buf")
+        """Whether `open` can be given arrays that the environment then writes in: ``make`` names them ``buf``."""
+        return self.make is not None and accepts(self.make, "buf", in_kwargs=False)
 
     def open(self, buf: Mapping[str, Any] | None = None) -> PufferEnv:
         """Return one Python environment, checked; a plain single-agent class is adapted.
@@ -65,6 +66,14 @@ class Source:
         assert self.make is not None
         given = {} if buf is None or not self.takes_buffers else {"buf": buf}
         made = self.make(**self.params, **given)
+        try:
+            return self._checked(made, buf)
+        except EnvError:
+            if hasattr(made, "close"):
+                made.close()
+            raise
+
+    def _checked(self, made: Any, buf: Mapping[str, Any] | None) -> PufferEnv:
         if isinstance(made, PufferEnv) and not is_plain(made):
             check_spaces(made)
             return made
@@ -74,12 +83,13 @@ class Source:
         raise EnvError(f"{self.name} gave {kind}, which is no PufferEnv and has no observation_space and action_space")
 
 
-def source_of(env: Any, params: Mapping[str, object] | None = None) -> Source:
+def source_of(env: Any, params: Mapping[str, object] | None = None, name: str | None = None) -> Source:
     """Return the source that a name, spec, class, factory, capsule or source means.
 
     Args:
         env: As in `puffer_core.vector.make`.
         params: Parameters on top of the source's own.
+        name: Full name of the environment, where the spec is that of a family.
     """
     params = dict(params or {})
     if isinstance(env, Source):
@@ -89,7 +99,7 @@ def source_of(env: Any, params: Mapping[str, object] | None = None) -> Source:
 
         source = _source_of_spec(*find_env(env))
     elif isinstance(env, EnvSpec):
-        source = _source_of_spec(env, env.name)
+        source = _source_of_spec(env, name if name is not None and env.is_family else env.name)
     elif type(env).__name__ == "PyCapsule":
         source = Source(open_table(env).name.decode(), table=env)
     elif callable(env):
@@ -97,7 +107,7 @@ def source_of(env: Any, params: Mapping[str, object] | None = None) -> Source:
     else:
         raise OptionError(f"{env!r} is no environment: give a name, a spec, a class, a factory or a capsule")
     if source.table is not None and "num_envs" in params:
-        source = replace(source, instances=_count(params.pop("num_envs")))
+        source = replace(source, instances=_instances(params.pop("num_envs")))
     return replace(source, params={**source.params, **params})
 
 
@@ -109,17 +119,11 @@ def _source_of_spec(spec: EnvSpec, name: str) -> Source:
     make = resolve(str(spec.make))
     if not spec.is_family:
         return Source(name, make=make, limits=spec.limits)
-    rest = name.partition("/")[2]
-
-    def make_member(**params: Any) -> Any:
-        return make(rest, **params)
-
-    return Source(name, make=make_member, limits=spec.limits)
+    if name == spec.name:
+        msg = f"`{name}` is a family of environments, not one of them"
+        raise OptionError(msg, hint=f"`puffer envs {spec.family}/` lists it; give the name of one")
+    return Source(name, make=partial(make, name.partition("/")[2]), limits=spec.limits)
 
 
-def _count(value: object) -> int:
-    if value == "auto":
-        return 1
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise OptionError(f"num_envs={value!r} is not an integer of at least 1")
-    return value
+def _instances(value: object) -> int:
+    return 1 if is_auto(value) else check_count("num_envs", value)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from counter import counter_table
 
 from puffer_core import vector
 from puffer_core.config import BaseConfig, Config, VecConfig
-from puffer_core.errors import EnvError, OptionError, UnknownNameError, UsageError
-from puffer_core.specs import EnvSpec
+from puffer_core.errors import EnvError, OptionError, PluginError, UnknownNameError, UsageError
+from puffer_core.plugins import manager
+from puffer_core.specs import BackendSpec, EnvSpec, VectorJob
 from puffer_core.vector.native import auto_threads
 
 ONES = np.ones((6, 2), np.int32)
@@ -172,10 +175,23 @@ def test_threads_are_chosen_by_rows(table, monkeypatch):
         ),
         (
             {"num_envs": 4, "num_workers": 2, "backend": "native"},
-            "backend native: native has threads, not workers",
+            "backend native can't run counter: it has no workers for num_workers=2",
             None,
         ),
-        ({"num_envs": 4, "num_workers": 2, "backend": "serial"}, "serial backend has no workers: num_workers=2", None),
+        (
+            {"num_envs": 4, "num_workers": 2, "backend": "serial"},
+            "backend serial can't run counter: it has no workers for num_workers=2",
+            None,
+        ),
+        (
+            {"num_envs": 4, "batch_size": 2},
+            "no backend that is installed can run counter: native: it has no workers for batch_size=2 of num_envs=4; "
+            "serial: it has no workers",
+            None,
+        ),
+        ({"zero_copy": False}, "native: it has no workers for zero_copy=False; serial: it has no workers", None),
+        ({"zero_copy": False, "backend": vector.Native}, "backend native can't run counter: .* zero_copy=False", None),
+        ({"zero_copy": False, "backend": vector.Serial}, "backend serial can't run counter: .* zero_copy=False", None),
         ({"num_threads": 0}, "num_threads=0 is not an integer from 1 to 256", None),
         ({"params": {"limit": 4}}, "limit=4 is not legal", None),
         ({"limit": 4}, "limit=4 is not legal", None),
@@ -193,8 +209,40 @@ def test_good_splits_pass_the_check(num_workers, batch_size):
     vector.check_counts(8, num_workers, batch_size, zero_copy=True)
 
 
+@pytest.mark.parametrize("backend", ["auto", "native", "serial", vector.Native, vector.Serial])
+def test_a_batch_of_everything_is_no_split(table, backend):
+    with vector.make(table, np.int64(3), backend, num_workers=np.int32(1), batch_size=np.int64(3)) as opened:
+        assert opened.num_envs == 3
+        assert isinstance(opened, vector.Native) == (backend not in ("serial", vector.Serial))
+
+
+def broken_supports(job: VectorJob) -> str | None:
+    raise RuntimeError("no driver")
+
+
+BROKEN = [
+    BackendSpec("cluster", make="elsewhere:Cluster", priority=99, supports="test_vector_native:broken_supports"),
+    BackendSpec("missing", make="no_such_module:Missing", priority=98),
+]
+
+
+def test_a_broken_backend_stops_only_those_who_name_it(table, monkeypatch):
+    registry = manager().backends
+    specs = {spec.name: spec for spec in (*registry.specs(), *BROKEN)}
+    fake = SimpleNamespace(get=specs.__getitem__, specs=lambda: list(specs.values()))
+    monkeypatch.setattr("puffer_core.plugins.manager", lambda: SimpleNamespace(backends=fake))
+    with vector.make(table) as opened:
+        assert isinstance(opened, vector.Native)
+    with pytest.raises(RuntimeError, match="no driver"):
+        vector.make(table, backend="cluster")
+    with pytest.raises(PluginError, match="no_such_module"):
+        vector.make(table, backend="missing")
+    with pytest.raises(OptionError, match="cluster: it can't be asked: RuntimeError: no driver"):
+        vector.make(table, num_envs=4, num_workers=2)
+
+
 def test_native_is_for_c_only_and_unknown_backends_are_refused(table):
-    with pytest.raises(OptionError, match="backend native: native runs environments in C only"):
+    with pytest.raises(OptionError, match="backend native can't run dict: it runs environments in C only"):
         vector.make(dict, backend="native")
     with pytest.raises(OptionError, match="dict is not an environment in C"):
         vector.Native(dict)
@@ -217,18 +265,39 @@ PYTHON = EnvSpec("test/walk", make="test_vector_serial:Walk")
 
 
 @pytest.mark.parametrize(
-    ("env", "vec", "instances"),
-    [
-        ({}, {}, 2048),
-        ({"num_envs": "auto"}, {"num_envs": 2}, 4096),
-        ({"num_envs": 3}, {}, 3),
-        ({"num_envs": 3}, {"num_envs": 2}, 6),
-    ],
+    ("env", "num_envs", "objects"),
+    [({}, 6, 1), ({"num_envs": "auto"}, 6, 1), ({"num_envs": 3}, 6, 2), ({"num_envs": 4}, 6, 1)],
 )
-def test_instances_of_a_c_environment_are_a_product(env, vec, instances):
-    with vector.open_vector(Config(env=env, vec=VecConfig(**vec)), SPEC) as opened:
-        assert opened.num_envs == instances
-        assert opened.name == "test/counter"
+def test_instances_in_c_are_put_into_objects_of_as_many_as_configured(env, num_envs, objects):
+    for backend in ("auto", "serial"):
+        with vector.open_vector(Config(env=env, vec=VecConfig(backend=backend)), SPEC, num_envs=num_envs) as opened:
+            assert opened.num_envs == num_envs
+            assert opened.name == "test/counter"
+            if backend == "serial":
+                assert [member.env.num_envs for member in opened.members] == [num_envs // objects] * objects
+
+
+def test_a_configured_batch_size_reaches_the_backend():
+    vec = VecConfig(batch_size=2, backend="serial")
+    with pytest.raises(OptionError, match="no workers for batch_size=2 of num_envs=4"):
+        vector.open_vector(Config(vec=vec), PYTHON, num_envs=4)
+
+
+def make_member(name, size=2):
+    from test_vector_serial import Pair
+
+    return Pair(limit=size + len(name))
+
+
+FAMILY = EnvSpec("test/*", make="test_vector_native:make_member", list="test_vector_native:make_member")
+
+
+def test_an_environment_of_a_family_gets_its_name_and_no_buffers():
+    with vector.open_vector(Config(env={"size": 3}), FAMILY, name="test/abc", num_envs=2) as opened:
+        assert [member.env.limit for member in opened.members] == [6, 6]
+    with pytest.raises(OptionError, match=r"`test/\*` is a family of environments") as caught:
+        vector.make(FAMILY)
+    assert "`puffer envs test/`" in caught.value.hint
 
 
 def test_a_configuration_gives_parameters_seed_and_strictness(table):
@@ -241,14 +310,11 @@ def test_a_configuration_gives_parameters_seed_and_strictness(table):
             opened.step(np.full((4, 2), 3))
 
 
-@pytest.mark.parametrize(("vec", "count"), [({}, 64), ({"num_envs": 3}, 3)])
-def test_environments_in_python_are_counted_by_the_vector(vec, count):
-    with vector.open_vector(Config(vec=VecConfig(**vec)), PYTHON) as opened:
-        assert opened.num_envs == count
-    with vector.open_vector(Config(vec=VecConfig(**vec)), PYTHON, num_envs=2) as opened:
+def test_environments_in_python_are_as_many_as_planned():
+    with vector.open_vector(Config(vec=VecConfig(num_envs=3)), PYTHON, num_envs=2) as opened:
         assert opened.num_envs == 2
 
 
 def test_a_misspelt_parameter_in_a_configuration_is_refused():
     with pytest.raises(OptionError, match="counter has no parameter `limitt`"):
-        vector.open_vector(Config(env={"limitt": 3}), SPEC)
+        vector.open_vector(Config(env={"limitt": 3}), SPEC, num_envs=1)

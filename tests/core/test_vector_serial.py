@@ -129,6 +129,40 @@ def test_numbers_in_infos_are_averaged_by_weight():
         assert opened.drain_log() == {"score": 7, "perf": 0.25, "episode_return": 3, "episode_length": 3, "n": 1}
 
 
+class Reported(Pair):
+    """Says every step what a log row says at the end, and one thing of no weight."""
+
+    def infos(self):
+        return [{"score": 1.0, "perf": 0.5, "height": float(self.tick)}, {"depth": 9.0, "n": 0}]
+
+
+def test_infos_never_stand_in_for_log_fields_and_those_of_ends_are_means_of_episodes():
+    with vector.make(Reported, params={"agents": 1}) as opened:
+        opened.reset(seed=1)
+        opened.step(np.ones(1, int))
+        assert opened.drain_log() == {"height": 1, "n": 1}
+        for _ in range(5):
+            opened.step(np.ones(1, int))
+        assert opened.log[:, 0].tolist() == [1]
+        means = {"score": 1, "perf": 0.5, "episode_return": 3, "episode_length": 3}
+        assert opened.drain_log() == {**means, "height": 0, "n": 2}
+        opened.step(np.ones(1, int))
+        assert opened.drain_log() is None
+
+
+class Each(Pair):
+    def infos(self):
+        return [{"score": 1.0 + row} for row in range(self.num_agents)]
+
+
+def test_one_info_for_each_row_is_that_rows():
+    with vector.make(Each) as opened:
+        opened.reset(seed=1)
+        for _ in range(3):
+            opened.step(np.ones(2, int))
+        assert opened.log[:, 0].tolist() == [1, 2]
+
+
 class Logged(Pair):
     log_fields = ("score", "gems")
 
@@ -189,6 +223,28 @@ def test_the_warning_comes_with_the_first_cut():
         assert opened.final_observations[:, 1].tolist() == [3, 3]
 
 
+class Sometimes(Pair):
+    """Writes last observations only where it truncates, and ends with a terminal first."""
+
+    def end(self):
+        self.ends = getattr(self, "ends", 0) + 1
+        if self.ends % 2:
+            self.terminals[:] = True
+        else:
+            self.truncations[:] = True
+            self.final_observations[:] = 7, 7
+
+
+def test_last_observations_are_supplied_in_the_rows_that_lack_them():
+    with vector.make(Sometimes) as opened, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opened.reset(seed=1)
+        for end in range(4):
+            for _ in range(3):
+                opened.step(np.ones(2, int))
+            assert opened.final_observations.tolist() == [[7, 7] if end % 2 else [1, 2]] * 2
+
+
 class Undecided(Pair):
     def end(self):
         super().end()
@@ -217,11 +273,42 @@ def test_breaches_of_the_contract_are_refused(kind, words):
                 opened.step(np.ones(4, int))
 
 
+class Own(Pair):
+    """Takes no arrays: it has its own, which are copied."""
+
+    def __init__(self):
+        super().__init__()
+
+
+class Masked(Own):
+    has_action_mask = True
+
+
+class Closing(Pair):
+    opened = 0
+
+    def __init__(self, buf=None, agents=2):
+        super().__init__(buf, agents=agents)
+        Closing.opened += 1
+
+    def close(self):
+        Closing.opened -= 1
+
+
+@pytest.mark.parametrize("params", [{"agents": 3}, {"agents": "many"}])
+def test_what_was_opened_is_closed_where_a_later_one_fails(params):
+    with pytest.raises(EnvError):
+        vector.make(Closing, num_envs=3, params=[{}, {}, params])
+    assert Closing.opened == 0
+
+
 def test_environments_of_a_vector_must_agree():
     with pytest.raises(EnvError, match="environment 1 does not fit into the rows of the first"):
         vector.make(Pair, num_envs=2, params=[{}, {"agents": 3}])
     with pytest.raises(EnvError, match="environment 1 has log_fields"):
         vector.make([Logged, Other], num_envs=2)
+    with pytest.raises(EnvError, match="environment 1 has has_action_mask True, the first has False"):
+        vector.make([Pair, Masked], num_envs=2)
     with pytest.raises(OptionError, match="1 parameter sets were given for num_envs=2"):
         vector.make(Pair, num_envs=2, params=[{}])
 
@@ -275,7 +362,7 @@ def test_a_plain_class_is_a_single_agent():
         assert opened.final_observations.argmax(axis=1).tolist()[1] == 0
         opened.step(np.array([1, 1]))
         assert opened.rewards.tolist() == [1, 0]
-        assert opened.drain_log() == {"score": 0.5, "episode_return": 0.5, "episode_length": 1.5, "cell": 1.75, "n": 2}
+        assert opened.drain_log() == {"score": 0.5, "episode_return": 0.5, "episode_length": 1.5, "cell": 1.5, "n": 2}
 
 
 class WalkEnv(Walk, PufferEnv):
@@ -316,13 +403,6 @@ def test_a_gymnasium_environment_is_seeded_and_truncated():
 class SeedOnly(Pair):
     def reset(self, seed=None):
         return super().reset(seed)
-
-
-class Own(Pair):
-    """Takes no arrays: it has its own, which are copied."""
-
-    def __init__(self):
-        super().__init__()
 
 
 @pytest.mark.parametrize(("kind", "first_column"), [(SeedOnly, [4, 4, 5, 5]), (Own, [4, 4, 1004, 1004])])

@@ -1,0 +1,69 @@
+"""How environments divide into workers and batches, and what a backend without workers refuses."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from puffer_core.errors import OptionError
+
+
+def check_counts(num_envs: object, num_workers: object, batch_size: object, zero_copy: bool) -> None:
+    """Check that environments divide into workers and workers into batches.
+
+    Raises:
+        OptionError: The text names the numbers, the hint the nearest legal ones.
+    """
+    for name, value in (("num_envs", num_envs), ("num_workers", num_workers), ("batch_size", batch_size)):
+        if name == "num_envs" or not is_auto(value):
+            check_count(name, value)
+    envs = cast(int, num_envs)
+    workers = envs if is_auto(num_workers) else cast(int, num_workers)
+    batch = envs if is_auto(batch_size) else cast(int, batch_size)
+    if envs % workers:
+        msg = f"num_envs={envs} can't be divided among num_workers={workers}"
+        raise OptionError(msg, hint=f"num_workers can be {_nearest(workers, envs)}")
+    share = envs // workers
+    if not is_auto(num_workers) and (batch % share or batch > envs):
+        legal = sorted({min(envs, max(share, batch // share * share)), min(envs, (batch // share + 1) * share)})
+        msg = f"batch_size={batch} is no whole number of workers with {share} of num_envs={envs} each"
+        raise OptionError(msg, hint=f"batch_size can be {' or '.join(map(str, legal))}")
+    if zero_copy and envs % batch:
+        msg = f"num_envs={envs} is no multiple of batch_size={batch}, which zero_copy needs"
+        raise OptionError(msg, hint=f"batch_size can be {_nearest(batch, envs)}")
+
+
+def check_count(name: str, value: object) -> int:
+    """Return an integer of at least 1.
+
+    Raises:
+        OptionError: For anything else.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 1:
+        raise OptionError(f"{name}={value!r} is not an integer of at least 1")
+    return int(value)
+
+
+def is_auto(value: object) -> bool:
+    """Return whether a count is left to the backend."""
+    return isinstance(value, str) and value == "auto"
+
+
+def refuse_split(num_envs: int, num_workers: Any, batch_size: Any, zero_copy: bool) -> str | None:
+    """Return what a backend without workers can't do; None where nothing is to be split."""
+    asked = []
+    if not is_auto(num_workers) and num_workers != 1:
+        asked.append(f"num_workers={num_workers}")
+    if not is_auto(batch_size) and batch_size != num_envs:
+        asked.append(f"batch_size={batch_size} of num_envs={num_envs}")
+    if not zero_copy:
+        asked.append("zero_copy=False")
+    return f"it has no workers for {' and '.join(asked)}" if asked else None
+
+
+def _nearest(value: int, total: int) -> str:
+    """Return the divisors of ``total`` beside ``value``, in words."""
+    divisors = [i for i in range(1, total + 1) if total % i == 0]
+    below, above = [i for i in divisors if i < value], [i for i in divisors if i > value]
+    return " or ".join(str(i) for i in below[-1:] + above[:1])
