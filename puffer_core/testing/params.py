@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -152,20 +153,25 @@ def _illegal_values(param: Param) -> list[tuple[str, Any]]:
 
 
 def cross_cases(table: str, *, count: int = 40, seed: int = 0) -> list[ParamCase]:
-    """Return sets of which every value is in its range and all together may or may not be allowed."""
+    """Return sets of which every value is in its range and all together may or may not be allowed.
+
+    They are all pairs of lowest and highest values, the rest at its default, and ``count`` random sets.
+    """
     params = table_params(resolve(table))
     rng = random.Random(seed)
-    corners: list[Callable[[Param], Any]] = [_lowest, _highest, lambda param: random_value(param, rng)]
-    cases = []
-    for index in range(count if params else 0):
+    ends: list[Callable[[Param], Any]] = [_lowest, _highest]
+    sets = []
+    for one, other in itertools.combinations(params, 2):
+        sets += [{one.name: a(one), other.name: b(other)} for a, b in itertools.product(ends, ends)]
+    corners: list[Callable[[Param], Any]] = [*ends, lambda param: random_value(param, rng)]
+    for _ in range(count if params else 0):
         chosen = rng.sample(params, k=rng.randint(1, len(params)))
-        values = {param.name: rng.choice(corners)(param) for param in chosen}
-        cases.append(ParamCase(table, f"cross {index}: {values}", values, legal=None))
-    return cases
+        sets.append({param.name: rng.choice(corners)(param) for param in chosen})
+    return [ParamCase(table, f"together: {values}", values, legal=None) for values in sets]
 
 
 def try_case(case: ParamCase) -> str:
-    """Open, reset, step and close the environment with a case's values; what `run_isolated` calls in the child.
+    """Open, reset, step, show and close the environment with a case's values; what `run_isolated` calls in the child.
 
     A set that is legal but huge is only validated.
     """
@@ -175,5 +181,7 @@ def try_case(case: ParamCase) -> str:
         return "legal, not stepped"
     with NativeEnv(table, case.values, num_envs=2, seed=3) as env:
         env.reset(seed=4)
-        play(env, 20, seconds=1.0)
+        play(env, 20, seconds=0.02)
+        if abi.open_table(table).text and not env.render(1, "ansi").strip():
+            raise AssertionError("the ansi view is blank")
     return "legal"

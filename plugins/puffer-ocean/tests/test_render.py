@@ -45,14 +45,18 @@ def test_ansi_is_text_or_says_that_there_is_none(opened, table):
     env.reset(seed=1)
     before = env.save()
     if abi.open_table(table).text:
-        text = env.render(0, "ansi")
-        assert isinstance(text, str)
-        assert text.strip()
-        assert "\0" not in text
+        texts = []
+        for step in range(40):
+            env.step(random_actions(env, 1, step, env.action_mask))
+            before = env.save()
+            texts.append(env.render(0, "ansi"))
+            assert env.save() == before
+        assert all(isinstance(text, str) and text.strip() and "\0" not in text for text in texts)
+        assert len(set(texts)) > 1
     else:
         with pytest.raises(RenderError, match="ansi"):
             env.render(0, "ansi")
-    assert env.save() == before
+        assert env.save() == before
 
 
 def test_unknown_mode_and_instance_are_refused(opened):
