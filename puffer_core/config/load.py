@@ -48,7 +48,7 @@ def load(
     """
     spec, name = _find(env)
     keys = Keys(spec)
-    given = option_grammar.parse(options) if not isinstance(options, Mapping) else options
+    given = option_grammar.parse(options, spec) if not isinstance(options, Mapping) else options
     family, own = sources.shipped(spec, name, keys)
     chosen = sources.from_file(Path(file), "file", keys) if file is not None else Source()
     inis = [sources.from_spec(spec), family.values, own.values]

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puffer_core.config.schema import SECTIONS, CommandConfig
 from puffer_core.config.values import FALSE, TRUE, Kind, kinds
 from puffer_core.config.values import parse as parse_value
 from puffer_core.errors import OptionError
+
+if TYPE_CHECKING:
+    from puffer_core.specs import EnvSpec
 
 SPELLINGS = {"episodes": "eval_episodes", "device": "train.device"}
 """Short options whose key has another name; ``--train.device`` is the full form of the one that has a section."""
@@ -30,28 +33,33 @@ COMMAND_KEYS = {
 _SEGMENTS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-def parse(args: Sequence[str]) -> dict[str, str]:
+def parse(args: Sequence[str], env: str | EnvSpec | None = None) -> dict[str, str]:
     """Return the options in ``args``, key -> text; a later one wins, except that ``--logger`` adds up.
+
+    Args:
+        args: The words.
+        env: Name or spec of the environment, which says which of its parameters are booleans.
 
     Raises:
         OptionError: If a word is no option, a name has an empty part, or an option lacks its value.
     """
-    words, options = split(args)
+    words, options = split(args, env)
     if words:
         raise OptionError(f"unexpected argument `{words[0]}`", hint=_word_hint(words[0]))
     return options
 
 
-def split(args: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def split(args: Sequence[str], env: str | EnvSpec | None = None) -> tuple[list[str], dict[str, str]]:
     """Return the words of ``args`` that are no options, and the options as `parse` does."""
+    known = {**_known(), **_params(env)} if any(word.startswith(("--env.", "--no-env.")) for word in args) else _known()
     words: list[str] = []
     options: dict[str, str] = {}
     rest = list(args)
     while rest:
         word = rest.pop(0)
         if word.startswith("--"):
-            key, value = _read(word, rest)
-            adds_up = key in options and _known().get(key, Kind("any")).base == "names"
+            key, value = _read(word, rest, known)
+            adds_up = key in options and known.get(key, Kind("any")).base == "names"
             options[key] = f"{options[key]},{value}" if adds_up else value
         elif word.startswith("-") and len(word) > 1:
             raise OptionError(f"unknown option `{word}`", hint="options are written `--section.key value`")
@@ -78,12 +86,12 @@ def spell(key: str) -> str:
     return f"--{short.replace('_', '-')}"
 
 
-def _read(word: str, rest: list[str]) -> tuple[str, str]:
+def _read(word: str, rest: list[str], known: Mapping[str, Kind]) -> tuple[str, str]:
     """Return key and text of the option ``word``, taking its value off ``rest`` where it has one there."""
     name, equals, value = word[2:].partition("=")
     is_negated = name.startswith("no-")
     key = _normalise(name.removeprefix("no-") if is_negated else name, word)
-    kind = _known().get(key)
+    kind = known.get(key)
     if is_negated:
         if equals or (kind and kind.base != "bool"):
             raise OptionError(f"`{word}`: `--no-` is for switching a boolean off")
@@ -118,6 +126,17 @@ def _known() -> Mapping[str, Kind]:
     }
     command = kinds(CommandConfig)
     return table | {key: command[name] for key, name in COMMAND_KEYS.items()}
+
+
+def _params(env: str | EnvSpec | None) -> Mapping[str, Kind]:
+    """Return the kinds of an environment's own options; none where its parameters are open, or it is not known."""
+    if env is None:
+        return {}
+    from puffer_core.config.sections import params_of
+    from puffer_core.plugins import find_env
+
+    spec = find_env(env)[0] if isinstance(env, str) else env
+    return {f"env.{name}": kind for name, kind in params_of(spec).kinds.items()}
 
 
 def _word_hint(word: str) -> str | None:

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puffer_core.config import load
 from puffer_core.config.options import parse, spell, split, split_command
 from puffer_core.config.schema import SECTIONS, CommandConfig
 from puffer_core.config.sections import join
 from puffer_core.config.values import kinds
 from puffer_core.errors import OptionError
+from puffer_core.specs import EnvSpec
 
 KEYS = {join(section, name): kind for section, cls in SECTIONS.items() for name, kind in kinds(cls).items()}
 
@@ -156,3 +158,14 @@ def test_parse_gives_options_or_says_why_not(args: list[str]) -> None:
     except OptionError:
         return
     assert all(isinstance(text, str) and key.replace(".", "_").isidentifier() for key, text in options.items())
+
+
+def test_a_boolean_of_the_environment_takes_the_next_word_only_where_it_is_one() -> None:
+    spec = EnvSpec("test/counter", table="counter:TABLE")
+    assert parse(["--env.absent", "--env.limit", "5"], spec) == {"env.absent": "true", "env.limit": "5"}
+    assert split(["--env.absent", "counter", "--env.absent", "off"], spec) == (["counter"], {"env.absent": "off"})
+    assert parse(["--env.absent", "counter"]) == {"env.absent": "counter"}
+    with pytest.raises(OptionError, match="unexpected argument `counter`"):
+        load(spec, options=["--env.absent", "counter"])
+    with pytest.raises(OptionError, match=r"`--no-env\.limit`: `--no-` is for switching a boolean off"):
+        parse(["--no-env.limit"], spec)

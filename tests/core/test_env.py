@@ -83,6 +83,8 @@ def test_own_attribute_of_the_same_name_takes_the_place_of_a_joint_space():
         ({"action": MultiBinary(3)}, "single_action_space is MultiBinary"),
         ({"action": Discrete(3, start=1)}, "single_action_space is Discrete"),
         ({"action": MultiDiscrete([[2, 2], [2, 2]])}, "single_action_space is MultiDiscrete"),
+        ({"action": Box(-1, 1, ())}, r"single_action_space is Box.*, or a Box of shape \(D,\)"),
+        ({"action": Box(-1, 1, (2, 3))}, "single_action_space is Box"),
         ({"agents": 0}, "num_agents=0"),
         ({"agents": "two"}, "num_agents='two'"),
     ],

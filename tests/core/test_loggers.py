@@ -105,6 +105,31 @@ def test_make_loggers_refuses_an_unknown_name(tmp_path: Path) -> None:
         make_loggers(run_in(tmp_path, "wandbb"), print)
 
 
+@pytest.mark.usefixtures("toy")
+def test_make_loggers_closes_what_it_made_where_a_later_one_can_not_be(tmp_path: Path) -> None:
+    for names, error in (
+        (("recording", "refusing"), OptionError),
+        (("recording", "interrupted"), KeyboardInterrupt),
+        (("recording", "nobody"), KeyError),
+    ):
+        made.clear()
+        with pytest.raises(error):
+            make_loggers(run_in(tmp_path, *names), print)
+        assert [logger.closed for logger in made] == ([] if names[1] == "nobody" else [1])
+
+
+made: list[Recorder] = []
+
+
+def recording(run: object) -> Recorder:
+    made.append(Recorder())
+    return made[-1]
+
+
+def interrupted(run: object) -> None:
+    raise KeyboardInterrupt
+
+
 def failing(run: object) -> None:
     raise ConnectionError("offline")
 
@@ -116,8 +141,10 @@ def refusing(run: object) -> None:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     specs = {"jsonl": LoggerSpec("jsonl", make="puffer_core.loggers.jsonl:JsonlLogger")}
-    specs |= {name: LoggerSpec(name, make=f"toy:{name}") for name in ("failing", "refusing")}
-    resolved = {f"toy:{name}": globals()[name] for name in ("failing", "refusing")}
+    specs |= {
+        name: LoggerSpec(name, make=f"toy:{name}") for name in ("failing", "refusing", "recording", "interrupted")
+    }
+    resolved = {f"toy:{name}": globals()[name] for name in ("failing", "refusing", "recording", "interrupted")}
     registry = SimpleNamespace(loggers=SimpleNamespace(get=specs.__getitem__))
     monkeypatch.setattr("puffer_core.loggers.manager", lambda: registry)
     monkeypatch.setattr("puffer_core.loggers.resolve", lambda target: resolved.get(target, JsonlLogger))

@@ -214,3 +214,9 @@ def test_find_env_uses_the_plugins_of_the_process(site: Site, monkeypatch: pytes
         plugins.configure()
     assert canonical == "toy/maze"
     assert str(spec.plugin) == "toy 1.0"
+
+
+@pytest.mark.parametrize("name", ["oce/", "o/", "oceans/", "oce/*"])
+def test_family_takes_no_beginning_of_a_name(name: str) -> None:
+    with pytest.raises(UnknownNameError, match="unknown environment"):
+        registry(OCEAN, GYM).family(name)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes as ct
 import os
 
 import numpy as np
 import pytest
-from counter import AGENTS, counter_table
+from counter import AGENTS, capsule_of, counter_table
 
-from puffer_core.errors import EnvError, OptionError, RenderError, UsageError
-from puffer_core.native import NativeEnv, spaces_of, table_params, validate_params
+from puffer_core import abi
+from puffer_core.errors import EnvError, OptionError, PluginError, RenderError, UsageError
+from puffer_core.native import NativeEnv, Param, spaces_of, table_params, validate_params
 
 ONES = np.ones((AGENTS, 2), np.int32)
 
@@ -68,6 +70,67 @@ def test_validation_fills_in_defaults_and_types(table):
 def test_illegal_parameters_are_refused_with_value_and_range(table, params, words):
     with pytest.raises(OptionError, match=words):
         NativeEnv(table, params)
+
+
+def test_a_float_has_steps_where_the_table_says_so():
+    param = Param("gain", "float", 0.0, -1.0, 1.0, 0.1, (), False, "")
+    assert param.legal == "a number from -1 to 1 in steps of 0.1"
+    assert [abi.check_value("toy", param, value) for value in (-1, 0.3, 0.7000000000000001)] == [
+        -1.0,
+        0.3,
+        0.7000000000000001,
+    ]
+    with pytest.raises(OptionError, match=r"toy: gain=0.35 is not legal: a number from -1 to 1 in steps of 0.1"):
+        abi.check_value("toy", param, 0.35)
+
+
+def test_a_host_with_more_members_reads_what_the_writer_has(table, monkeypatch):
+    class Table(abi.Table):
+        _fields_ = (("later", ct.c_void_p * 4),)
+
+    class ParamRow(abi.ParamRow):
+        _fields_ = (("later", ct.c_void_p),)
+
+    class Spaces(abi.Spaces):
+        _fields_ = (("later", ct.c_int32 * 8),)
+
+    class IO(abi.IO):
+        _fields_ = (("later", ct.c_void_p * 4),)
+
+    for cls in (Table, ParamRow, Spaces, IO):
+        monkeypatch.setattr(abi, cls.__name__, cls)
+    assert list(abi.open_table(table).later) == [None] * 4
+    assert [param.name for param in table_params(table)] == ["limit", "bonus", "start", "absent", "title"]
+    with NativeEnv(table, {"start": "zero"}) as env:
+        env.reset(seed=1)
+        env.step(ONES)
+        assert env.rewards.tolist() == [0.5, 0.5]
+
+
+def test_the_sizes_of_version_1_stay_what_they_were():
+    structs = {"table": abi.Table, "io": abi.IO, "param": abi.ParamRow, "spaces": abi.Spaces}
+    assert all(ct.sizeof(structs[name]) >= least for name, least in abi.SIZES.items())
+
+
+@pytest.mark.parametrize(("name", "size"), [("table", 300), ("io", 8), ("param", 71), ("spaces", 1 << 17)])
+def test_a_table_of_other_sizes_is_refused(table, name, size):
+    copied = abi.Table.from_buffer_copy(abi.open_table(table))
+    setattr(copied, f"{name}_size", size)
+    with pytest.raises(PluginError, match=f"counter: {name}_size is {size}, this core knows"):
+        abi.open_table(capsule_of(ct.addressof(copied)))
+
+
+@pytest.mark.parametrize("heads", [-1, 0, 33])
+def test_a_number_of_heads_that_is_not_allowed_is_refused(table, heads):
+    opened, own = abi.open_table(table), abi.open_table(table).spaces
+
+    def spaces(values, block):
+        own(values, block)
+        abi.Spaces.from_address(block).num_heads = heads
+
+    opened.spaces = type(own)(spaces)
+    with pytest.raises(EnvError, match=f"counter declares {heads} action heads, not 1 to 32"):
+        abi.spaces_of_table(opened, validate_params(table, {}))
 
 
 def test_an_unknown_parameter_gets_the_closest_name(table):
@@ -283,6 +346,22 @@ def test_a_live_parameter_does_not_make_a_state_foreign(table, env):
         assert other.rewards.tolist() == [2, 2]
 
 
+def test_a_restored_live_parameter_is_known_to_the_host(table, env):
+    env.set_params(bonus=2)
+    blob = env.save()
+    with NativeEnv(table, {"start": "zero"}) as other:
+        other.load(blob)
+        assert other.params["bonus"] == 2
+        other.set_params()
+        other.reset()
+        other.step(ONES)
+        assert other.rewards.tolist() == [2, 2]
+        assert other.save() == other.save()
+    with NativeEnv(table, {"start": "zero"}, num_envs=2) as other:
+        other.load_instance(1, env.save_instance(0))
+        assert other.params["bonus"] == 0.5
+
+
 def test_foreign_and_damaged_states_are_refused(table, env):
     blob = env.save()
     for wrong in (b"", blob[:-1], blob[:40] + b"x" + blob[41:], blob + b"\0"):
@@ -311,6 +390,14 @@ def test_rebind_goes_on_in_other_arrays(table):
             other.step(ONES)
 
 
+def test_rebind_to_arrays_of_its_own_keeps_who_is_there(table):
+    with NativeEnv(table, {"absent": True}) as env:
+        env.reset(seed=4)
+        names = ("observations", "actions", "rewards", "terminals", "truncations", "masks", "action_mask")
+        env.rebind({name: getattr(env, name) for name in names})
+        assert env.masks.tolist() == [True, False]
+
+
 # -- pictures, life ---------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +415,7 @@ def test_pictures_and_texts(table, env):
 
 
 def test_pictures_that_can_not_be_had(env):
-    with pytest.raises(RenderError, match="human needs a window"):
+    with pytest.raises(RenderError, match="human needs a window, which is not built in yet"):
         env.render(0, "human")
     with pytest.raises(OptionError, match="render mode None is not one of human, rgb_array, ansi"):
         env.render()

@@ -333,6 +333,19 @@ def test_find_refuses_a_path_without_a_run(root: Path, tmp_path: Path) -> None:
         RunDirectory.open(tmp_path / "empty")
 
 
+def test_a_configuration_of_somebody_else_is_no_run(root: Path, tmp_path: Path) -> None:
+    inside = tmp_path / "project" / "data"
+    inside.mkdir(parents=True)
+    for text in ("[tool]\nkey = 1\n", "not an ini", "[run]\nid = 3\n"):
+        (tmp_path / "project" / "config.ini").write_text(text)
+        with pytest.raises(RunError, match="is not in a run directory"):
+            find(str(inside))
+        assert list_runs(tmp_path / "project") == []
+        assert list_runs(tmp_path) == []
+    with pytest.raises(RunError, match=r"is not a run directory: its config.ini names no environment in \[run\]"):
+        RunDirectory.open(tmp_path / "project")
+
+
 def test_open_says_which_configuration_is_damaged(root: Path) -> None:
     run = create(root)
     (run.path / "config.ini").write_text("[run\n")
