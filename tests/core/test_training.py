@@ -337,6 +337,29 @@ def test_trainer_of_highest_priority_that_supports_the_job_is_chosen(
         prepare(MATCH, options=small(tmp_path, trainer="slow"))
 
 
+def test_trainer_that_is_broken_stops_only_those_who_name_it(
+    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.plugin(
+        "fast",
+        """
+        def supports(job):
+            raise OSError("no driver")
+
+        @hookimpl
+        def puffer_trainers():
+            entry = "puffer_fast_entry"
+            return [TrainerSpec("fast", priority=9, supports=f"{entry}:supports", make=f"{entry}:make")]
+        """,
+    )
+    monkeypatch.setattr(plugins, "_manager", site.manager())
+    prepared = prepare(MATCH, options=small(tmp_path))
+    assert prepared.trainer.name == "torch"
+    assert prepared.notes[0].startswith("not trainer `fast`: it can't be asked: OSError: no driver")
+    with pytest.raises(OSError, match="no driver"):
+        prepare(MATCH, options=small(tmp_path, trainer="fast"))
+
+
 def test_prepare_makes_no_directory_and_tells_the_counts(tmp_path: Path) -> None:
     prepared = prepare(MATCH, options=small(tmp_path))
     assert isinstance(prepared.trainer, TrainerSpec)
