@@ -39,7 +39,7 @@ def make(job: Job, plan: Plan) -> PuffeRL:
     config = job.config
     vector = open_vector(config, job.env, name=job.env_name, num_envs=plan.num_envs)
     try:
-        options = config.plugins.get(config.policy.name)
+        options = config.options_of(config.policy.name)
         weights = generator(config.base.seed, "policy")
         policy = make_policy(config.policy, job.observation_space, job.action_space, weights, options)
         threads = cores() if config.vec.num_threads == "auto" else config.vec.num_threads
