@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
+import puffer_core
 from puffer_core import hookspecs
+from puffer_core.config import load
 from puffer_core.isolation import implementations
 from puffer_core.plugins import KINDS
 
@@ -64,6 +66,21 @@ def test_example_of_a_hook_loads_and_returns_what_it_promises(name: str) -> None
         specs = list(found[name][0]({}))  # type: ignore[call-overload]
         assert specs
         assert all(isinstance(spec, KINDS[name]) for spec in specs)
+
+
+def test_curriculum_makes_the_opponent_look_further_ahead(tmp_path: Path) -> None:
+    (source,) = examples(section("puffer_epoch_finished"))
+    module = types.ModuleType("example")
+    exec(source, module.__dict__)
+    with puffer_core.make("connect4", num_envs=2) as vector:
+        run = types.SimpleNamespace(
+            config=load("connect4"), directory=tmp_path, epoch=1, env=types.SimpleNamespace(set=vector.set_params)
+        )
+        for perf in (0.95, 0.5, 0.95, 0.95, 0.95):
+            module.puffer_epoch_finished(run, {"env/perf": perf})  # the environment refuses what is no legal depth
+    assert module.depths == {tmp_path: 6}
+    run.config = load("breakout")
+    module.puffer_epoch_finished(run, {"env/perf": 0.95})
 
 
 def test_other_examples_run() -> None:

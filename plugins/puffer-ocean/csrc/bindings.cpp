@@ -33,14 +33,17 @@ namespace {
 #if defined(__x86_64__)
 const char *const kLevels[] = {"v2", "v3", "v4"};
 
+// What -march=x86-64-vN lets the compiler use; a hypervisor may hide a part of it.
 bool has_level(int level) {
     __builtin_cpu_init();
-    if (level == 2) {
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    }
-    if (level == 1) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    return __builtin_cpu_supports("sse4.2");
+    const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+    const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
+                    __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe");
+    if (level < 2) return level == 1 ? v3 : v2;
+    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 }
 
 #define ADD(name) \

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from puffer_core.native import NativeEnv
+from puffer_core.config import load
+from puffer_core.config.plan import plan
+from puffer_core.native import NativeEnv, spaces_of
 from puffer_core.plugins import resolve
 from puffer_ocean.plugin import NAMES, puffer_envs
 
@@ -30,6 +32,22 @@ def test_every_spec_resolves_to_the_environment_it_names():
             assert env.name == name
         package, _, path = spec.config.partition(":")
         assert files(package).joinpath(path).is_file()
+
+
+@pytest.mark.parametrize("preset", [None, "gpu"])
+@pytest.mark.parametrize("name", NAMES)
+def test_configuration_makes_a_run_with_the_counts_it_names(name, preset):
+    config = load(name, preset=preset, trainer="torch")
+    params = {key: value for key, value in config.env.items() if key != "num_envs"}
+    agents = spaces_of(resolve(f"puffer_ocean._native:{name}"), params)[2]
+    counts = plan(config, agents, is_native=True)
+    assert counts.num_envs == config.env["num_envs"]
+    assert (counts.horizon, counts.minibatch_size) == (config.train.horizon, config.train.minibatch_size)
+
+
+def test_published_configuration_of_breakout_has_the_published_observation():
+    assert load("breakout", preset="gpu").env["published_velocity"] is True
+    assert load("breakout").env["published_velocity"] is False
 
 
 def test_declaring_environments_does_not_load_the_compiled_module():

@@ -221,3 +221,26 @@ def test_steering_to_the_nearest_goal_is_as_good_as_stated():
         log = env.drain_log()
         assert log["score"] > -80
         assert log["perf"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("params", "rows", "columns"),
+    [({}, 20, 60), ({"width": 128, "height": 16384}, 30, 1), ({"width": 16384, "height": 128}, 1, 60)],
+)
+def test_ansi_shows_the_arena(params, rows, columns):
+    with _open(num_envs=4, **params) as env:
+        lines = env.render(0, "ansi").splitlines()
+        assert [len(line) for line in lines] == [columns] * rows
+        assert set("".join(lines)) <= set(".XA0")
+
+
+def test_ansi_puts_agents_and_goals_where_they_are():
+    with _open(num_envs=1, num_agents=1, num_goals=1) as env:
+        for step in range(30):
+            lines = env.render(0, "ansi").splitlines()
+            x, y = env.observations[0, 6:8]
+            dx, dy = env.observations[0, :2]
+            assert lines[min(int((y + dy) * 20 + 1e-4), 19)][min(int((x + dx) * 60 + 1e-4), 59)] == "X"
+            if "0" in "".join(lines):
+                assert lines[min(int(y * 20), 19)][min(int(x * 60), 59)] == "0"
+            env.step(random_actions(env, 1, step))

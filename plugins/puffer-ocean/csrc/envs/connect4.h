@@ -10,7 +10,8 @@
 #define CONNECT4_COLUMNS 7
 #define CONNECT4_ROWS 6
 #define CONNECT4_OBS (CONNECT4_COLUMNS * CONNECT4_ROWS)
-#define CONNECT4_CELL 96  // pixels
+#define CONNECT4_CELL 96        // pixels
+#define CONNECT4_MAX_WEIGHED 6  // opponent 2 prunes nothing: each stone more takes about seven times as long
 
 // A board is one bit per cell, bit = 7 * column + row, rows from the bottom. Bit 6 of each column stays empty, so a
 // shift by 1, 6, 7 or 8 never carries a line over an edge. (John Tromp's layout, widely used.)
@@ -21,7 +22,7 @@
 // Observation, float32 (42,): index = 6 * column + row, rows from the bottom; 1 own stone, -1 the other's, 0 empty.
 // Mask, 7 bytes: 1 where the column is not full. With self_play the side that is not to move has only column 0.
 
-enum { CONNECT4_RANDOM, CONNECT4_GREEDY, CONNECT4_NEGAMAX };
+enum { CONNECT4_RANDOM, CONNECT4_GREEDY, CONNECT4_WEIGHING, CONNECT4_NEGAMAX };
 
 enum {
     CONNECT4_OPPONENT,
@@ -33,8 +34,10 @@ enum {
 };
 
 static const PufferParam connect4_params[] = {
-    PUFFER_P_INT("opponent", 2, 0, 2, 0, PUFFER_LIVE, "0 random; 1 wins or blocks if it can; 2 looks ahead."),
-    PUFFER_P_INT("depth", 3, 1, 8, 0, PUFFER_LIVE, "Stones that opponent 2 looks ahead, its own next one included."),
+    PUFFER_P_INT("opponent", 2, 0, 3, 0, PUFFER_LIVE,
+                 "0 random; 1 wins or blocks if it can; 2 weighs all lines of play; 3 expects the best play."),
+    PUFFER_P_INT("depth", 3, 1, 8, 0, PUFFER_LIVE,
+                 "Stones that opponents 2 and 3 look ahead after their own next one; opponent 2 at most 6."),
     PUFFER_P_INT("agent_first", 1, 0, 2, 0, PUFFER_LIVE, "Who begins: 0 the opponent, 1 the agent, 2 drawn by lot."),
     PUFFER_P_BOOL("self_play", 0, 0, "Two agents play each other; the opponent's parameters are not used."),
     PUFFER_P_BOOL("illegal_is_loss", 1, PUFFER_LIVE,
@@ -60,6 +63,13 @@ typedef struct Connect4 {
     uint64_t last;  // the last stone, 0 on an empty board
     int32_t length, illegal[2];
 } Connect4;
+
+static int connect4_check(const PufferValue *p, char *err, size_t len) {
+    if (p[CONNECT4_OPPONENT].i != CONNECT4_WEIGHING || p[CONNECT4_DEPTH].i <= CONNECT4_MAX_WEIGHED) return 0;
+    snprintf(err, len, "opponent=2 looks at most %d stones ahead, not depth=%lld (opponent=3 does)",
+             CONNECT4_MAX_WEIGHED, (long long)p[CONNECT4_DEPTH].i);
+    return 1;
+}
 
 static void connect4_spaces(const PufferValue *p, PufferSpaces *spaces) {
     spaces->obs_dtype = PUFFER_F32;
@@ -127,11 +137,48 @@ static inline int connect4_obs_index(uint64_t stone) {
 // ---------------------------------------------------------------------------------------------------------------------
 // The opponents. Each offers a set of cells, of which one is drawn.
 
+// The value of a position for the side to move, `left` >= 1 stones ahead: the sum over all its stones of 10^left for
+// one that wins, else of minus the value of what follows. A sum and not a maximum, so it tells apart what negamax calls
+// equal: where more of the other side's replies go wrong. The last two stones are counted with masks, not played.
+static int64_t connect4_weigh(uint64_t own, uint64_t other, int left) {
+    static const int64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000};  // up to CONNECT4_MAX_WEIGHED
+    const uint64_t occupied = own | other, moves = connect4_moves(occupied);
+    const uint64_t wins = connect4_wins(own, occupied) & moves;
+    uint64_t rest = moves & ~wins;
+    int64_t value = powers[left] * __builtin_popcountll(wins);
+    if (left == 1) return value;
+    if (left == 2) {  // after each stone of `rest` the other side wins where it did, and right above, but not there
+        const uint64_t threats = connect4_wins(other, occupied);
+        const int stay = __builtin_popcountll(rest) * __builtin_popcountll(threats & moves);
+        const int blocked = __builtin_popcountll(threats & rest), opened = __builtin_popcountll(threats & rest << 1);
+        return value - powers[1] * (stay - blocked + opened);
+    }
+    for (; rest; rest &= rest - 1) value -= connect4_weigh(other, own | (rest & (0 - rest)), left - 1);
+    return value;
+}
+
+// A stone that wins, else every stone that leaves the other side the least value.
+static uint64_t connect4_heaviest_moves(uint64_t own, uint64_t other, int depth) {
+    const uint64_t occupied = own | other, moves = connect4_moves(occupied);
+    const uint64_t wins = connect4_wins(own, occupied) & moves;
+    uint64_t best_moves = 0;
+    int64_t best = INT64_MAX;
+    if (wins) return wins;
+    for (uint64_t rest = moves; rest; rest &= rest - 1) {
+        const uint64_t move = rest & (0 - rest);
+        const int64_t value = connect4_weigh(other, own | move, depth);
+        if (value < best) best_moves = 0;
+        if (value <= best) best_moves |= move;
+        if (value < best) best = value;
+    }
+    return best_moves;
+}
+
 // Columns from the middle outwards: the best are looked at first.
 static const uint8_t connect4_order[CONNECT4_COLUMNS] = {3, 2, 4, 1, 5, 0, 6};
 
 // Negamax: the value of a position for the side to move, looking `left` >= 1 stones ahead. A win by the stone with
-// which k stones were left to look at counts k, a loss by it -k, anything else 0; PufferLib's 10^k orders them alike.
+// which k stones were left to look at counts k, a loss by it -k, anything else 0.
 // The result is exact within (alpha, beta), otherwise a bound. A win or the end of the board ends a line early; a side
 // that does not stop a win of the next stone gets the lowest value there is, so only stones that stop it are tried.
 static int connect4_search(uint64_t own, uint64_t other, int left, int alpha, int beta) {
@@ -157,12 +204,12 @@ static int connect4_search(uint64_t own, uint64_t other, int left, int alpha, in
     return best;
 }
 
-// Every cell of the best value. A window that begins below the best so far proves equality as well as superiority.
+// Every cell of the best value, `depth` counting the own stone. A window that begins below the best so far proves
+// equality as well as superiority.
 static uint64_t connect4_best_moves(uint64_t own, uint64_t other, int depth) {
     const uint64_t occupied = own | other, moves = connect4_moves(occupied);
     const uint64_t wins = connect4_wins(own, occupied) & moves;
     if (wins) return wins;
-    if (depth == 1) return moves;
     const uint64_t threats = connect4_wins(other, occupied);
     uint64_t best_moves = 0;
     int best = -CONNECT4_OBS;
@@ -180,7 +227,8 @@ static uint64_t connect4_best_moves(uint64_t own, uint64_t other, int depth) {
 
 static inline uint64_t connect4_candidates(const Connect4 *env) {
     const uint64_t own = env->stones[1], other = env->stones[0], occupied = own | other;
-    if (env->options.opponent == CONNECT4_NEGAMAX) return connect4_best_moves(own, other, env->options.depth);
+    if (env->options.opponent == CONNECT4_WEIGHING) return connect4_heaviest_moves(own, other, env->options.depth);
+    if (env->options.opponent == CONNECT4_NEGAMAX) return connect4_best_moves(own, other, env->options.depth + 1);
     const uint64_t moves = connect4_moves(occupied);
     if (env->options.opponent == CONNECT4_RANDOM) return moves;
     const uint64_t wins = connect4_wins(own, occupied) & moves, blocks = connect4_wins(other, occupied) & moves;
@@ -279,7 +327,7 @@ static inline uint64_t connect4_chosen(Connect4 *env) {
     int32_t *illegal = &env->illegal[env->mover], replaced = 0;
     const int column = puffer_discrete(&env->head, env->mover, 0, 1, CONNECT4_COLUMNS, 0, &replaced);
     const uint64_t cell = connect4_moves(env->stones[0] | env->stones[1]) & CONNECT4_COLUMN(column);
-    *illegal += replaced || cell == 0;
+    *illegal += (replaced || cell == 0) && *illegal < INT32_MAX;
     return cell;
 }
 
@@ -299,7 +347,7 @@ static inline int connect4_is_over(Connect4 *env, int side) {
 static inline void connect4_step(Connect4 *env) {
     const int side = env->mover;
     const uint64_t cell = connect4_chosen(env);
-    env->length++;
+    env->length += env->length < INT32_MAX;
     if (cell == 0) {
         if (env->options.illegal_is_loss) connect4_finish(env, side == 0 ? -1.0f : 1.0f);
         return;
@@ -361,10 +409,10 @@ static int connect4_human(const void *state, const PufferKeys *keys, void *actio
     return 0;
 }
 
-PUFFER_ENV(connect4, Connect4, .version = 1, .params = connect4_params, .num_params = CONNECT4_NUM_PARAMS,
-           .log_fields = connect4_log_fields, .num_log_fields = CONNECT4_NUM_LOG, .spaces = connect4_spaces,
-           .state_size = connect4_state_size, .init = connect4_init, .set_params = connect4_set_params,
-           .reset = connect4_reset, .observe = connect4_observe, .draw = connect4_draw, .text = connect4_text,
-           .human = connect4_human);
+PUFFER_ENV(connect4, Connect4, .version = 2, .params = connect4_params, .num_params = CONNECT4_NUM_PARAMS,
+           .log_fields = connect4_log_fields, .num_log_fields = CONNECT4_NUM_LOG, .check = connect4_check,
+           .spaces = connect4_spaces, .state_size = connect4_state_size, .init = connect4_init,
+           .set_params = connect4_set_params, .reset = connect4_reset, .observe = connect4_observe,
+           .draw = connect4_draw, .text = connect4_text, .human = connect4_human);
 
 #endif

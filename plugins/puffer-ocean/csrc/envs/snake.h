@@ -164,7 +164,7 @@ static void snake_init(void *state, const PufferValue *p, const void *shared) {
     env->num_snakes = (int32_t)p[SNAKE_NUM_SNAKES].i;
     env->num_food = (int32_t)p[SNAKE_NUM_FOOD].i;
     env->max_length = (int32_t)p[SNAKE_MAX_SNAKE_LENGTH].i - 1;
-    env->max_life = (int32_t)p[SNAKE_MAX_LIFE].i;
+    env->max_life = p[SNAKE_MAX_LIFE].i > 0 ? (int32_t)p[SNAKE_MAX_LIFE].i : INT32_MAX;
     env->leave_corpse = (int32_t)p[SNAKE_LEAVE_CORPSE].i;
     env->relative_colors = (int32_t)p[SNAKE_RELATIVE_COLORS].i;
     env->reward_food = (float)p[SNAKE_REWARD_FOOD].f;
@@ -382,7 +382,7 @@ static inline void snake_move(Snake *env, int snake) {
             snake_place_food(env);
         }
     }
-    if (env->max_life > 0 && body->life >= env->max_life) snake_end_life(env, snake, 0);
+    if (body->life >= env->max_life) snake_end_life(env, snake, 0);
 }
 
 static inline void snake_step(Snake *env) {

@@ -191,8 +191,9 @@ static inline void target_move_agents(int num_agents, int clip, float width, flo
         speeds[a] = speed;
         positions[2 * a] = target_clip(positions[2 * a] + speed * cosine, 0.0f, width);
         positions[2 * a + 1] = target_clip(positions[2 * a + 1] + speed * sine, 0.0f, height);
-        ticks[a]++;
-        illegal[a] += 2 - turn_legal - thrust_legal;
+        const int32_t replaced = 2 - turn_legal - thrust_legal, room = INT32_MAX - illegal[a];
+        ticks[a] += ticks[a] < INT32_MAX;  // a prime: once it stands still, nothing divides it
+        illegal[a] += replaced < room ? replaced : room;
     }
 }
 
@@ -279,6 +280,28 @@ static void target_draw(const void *state, PufferCanvas *canvas) {
     }
 }
 
+// The arena from above, a character about twice as high as wide: X goals, A agents, 0 the one that a human steers.
+static int target_text(const void *state, char *buf, size_t len) {
+    enum { LONGEST = 60 };
+    const Target *env = (const Target *)state;
+    const float longest = fmaxf(env->width, env->height), cell = longest / LONGEST;
+    const int columns = (int)fmaxf(env->width * LONGEST / longest, 1.0f);
+    const int rows = (int)fmaxf(env->height * LONGEST / (2.0f * longest), 1.0f);
+    char grid[(LONGEST + 1) * LONGEST + 1], *end = grid;
+    for (int row = 0; row < rows; row++, *end++ = '\n') {
+        memset(end, '.', (size_t)columns);
+        end += columns;
+    }
+    *end = '\0';
+    const float *points = target_points(env);
+    for (int k = env->num_goals + env->num_agents - 1; k >= 0; k--) {  // backwards: goals stay on top, then agent 0
+        const int column = (int)fminf(points[2 * k] / cell, (float)(columns - 1));
+        const int row = (int)fminf(points[2 * k + 1] / (2.0f * cell), (float)(rows - 1));
+        grid[row * (columns + 1) + column] = k < env->num_goals ? 'X' : k == env->num_goals ? '0' : 'A';
+    }
+    return snprintf(buf, len, "%s", grid);
+}
+
 // A and D turn, W and S change the speed of agent 0.
 static int target_human(const void *state, const PufferKeys *keys, void *action) {
     int32_t *heads = (int32_t *)action;
@@ -292,6 +315,6 @@ static int target_human(const void *state, const PufferKeys *keys, void *action)
 PUFFER_ENV(target, Target, .version = 1, .params = target_params, .num_params = TARGET_NUM_PARAMS,
            .log_fields = target_log_fields, .num_log_fields = TARGET_NUM_LOG, .spaces = target_spaces,
            .state_size = target_state_size, .init = target_init, .reset = target_reset, .observe = target_observe,
-           .draw = target_draw, .human = target_human);
+           .draw = target_draw, .text = target_text, .human = target_human);
 
 #endif
