@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from puffer_core.native import NativeEnv
+from puffer_core.native import NativeEnv, spaces_of
 from puffer_core.plugins import resolve
 from puffer_core.specs import EnvSpec
 from puffer_core.testing import legal_sets
@@ -47,10 +47,15 @@ def sets(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
 
 @pytest.fixture
 def opened(table: object) -> Iterator[Callable[..., NativeEnv]]:
-    """``opened(params, num_envs=..., ...)`` gives an environment that is closed when the test ends."""
+    """``opened(params, num_envs=..., ...)`` gives an environment that is closed when the test ends.
+
+    With ``rows=64`` it has 64 instances of one agent, or as many of several that there are about 64 rows, at least 2.
+    """
     environments: list[NativeEnv] = []
 
-    def open_env(params: dict[str, Any] | None = None, **kwargs: Any) -> NativeEnv:
+    def open_env(params: dict[str, Any] | None = None, *, rows: int | None = None, **kwargs: Any) -> NativeEnv:
+        if rows is not None:
+            kwargs["num_envs"] = max(2, rows // spaces_of(table, params)[2])
         environments.append(NativeEnv(table, params, **kwargs))
         return environments[-1]
 

@@ -43,7 +43,7 @@ def test_fuzzed_actions_keep_every_promise(opened, sets):
 
 
 def test_illegal_actions_are_counted_in_the_log(opened):
-    env = opened(num_envs=32, seed=1)
+    env = opened(rows=32, seed=1)
     env.reset(seed=1)
     counts = np.zeros(env.num_agents)
     seen = 0

@@ -41,7 +41,7 @@ def test_defaults_repeat_over_2000_steps(opened):
     first, again = (opened(num_envs=8, seed=5) for _ in range(2))
     first.reset(seed=6)
     again.reset(seed=6)
-    expected, steps = play(first, 2000, seconds=0.7)
+    expected, steps = play(first, 2000, seconds=0.4)
     assert play(again, steps)[0] == expected
 
 
@@ -63,7 +63,7 @@ def test_bare_reset_continues_the_streams(opened):
 
 
 def test_other_seed_and_other_instance_differ(opened):
-    env, other = (opened(num_envs=64, seed=0) for _ in range(2))
+    env, other = (opened(rows=64, seed=0) for _ in range(2))
     env.reset(seed=6)
     other.reset(seed=7)
     assert play(env, 50)[0] != play(other, 50)[0]
@@ -96,7 +96,7 @@ def test_threads_do_not_change_a_trajectory_or_a_log(opened):
     for threads in (1, 2, 4, 8):
         env = opened(num_envs=200, seed=3, num_threads=threads)
         env.reset(seed=3)
-        digest, steps = play(env, steps, seconds=0.25 if threads == 1 else None)
+        digest, steps = play(env, steps, seconds=0.15 if threads == 1 else None)
         result = (digest, env.drain_log())
         expected = expected or result
         assert result == expected, f"{threads} threads"

@@ -36,7 +36,7 @@ def test_flags_are_exclusive_and_final_rows_are_written_where_an_agent_ends(open
 
 
 def test_rewards_and_flags_are_of_the_present_step(opened):
-    env = opened(num_envs=16, seed=1)
+    env = opened(rows=16, seed=1)
     env.reset(seed=1)
     assert not env.rewards.any()
     assert not (env.terminals | env.truncations | env.logged).any()
@@ -56,13 +56,13 @@ def test_rewards_and_flags_are_of_the_present_step(opened):
 
 def test_observation_after_an_end_is_a_first_observation(opened):
     """Bounds of each observed value over many resets hold for the first observation of every later episode."""
-    fresh = opened(num_envs=1024, seed=3)
+    fresh = opened(rows=1024, seed=3)
     fresh.reset(seed=3)
     agents = fresh.num_agents // fresh.num_envs
     firsts = fresh.observations.reshape(fresh.num_envs, agents, -1).astype(np.float64)
     low, high = firsts.min(axis=0), firsts.max(axis=0)
     slack = 0.2 * (high - low)
-    env = opened(num_envs=32, seed=4)
+    env = opened(rows=32, seed=4)
     env.reset(seed=4)
     for step in range(400):
         env.step(random_actions(env, 4, step, env.action_mask))

@@ -65,7 +65,7 @@ def test_rows_equal_the_tests_own_account(opened, sets):
 
 def test_an_ended_episode_is_logged_once(opened):
     """Every end is logged, but for first episodes of staggered instances and for units that are not episodes."""
-    env = opened(num_envs=64, seed=1)
+    env = opened(rows=64, seed=1)
     env.reset(seed=1)
     ledger = Ledger(env)
     ends = logs = 0
@@ -80,7 +80,7 @@ def test_an_ended_episode_is_logged_once(opened):
 
 
 def test_drained_means_equal_the_rows_over_many_episodes(opened):
-    env = opened(num_envs=512, seed=1, num_threads=2)
+    env = opened(rows=4096, seed=1, num_threads=2)
     env.reset(seed=1)
     assert env.drain_log() is None
     actions = [random_actions(env, 1, step) for step in range(8)]
@@ -107,7 +107,7 @@ def test_drained_means_equal_the_rows_over_many_episodes(opened):
 
 def test_a_reset_starts_new_accounts(opened):
     """A step of an episode that a reset cut off is in no later log row."""
-    env = opened(num_envs=64, seed=1)
+    env = opened(rows=64, seed=1)
     for seed in (1, 2, None):
         env.reset(seed=seed)
         ledger = Ledger(env)

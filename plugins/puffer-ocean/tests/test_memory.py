@@ -9,7 +9,6 @@ import pytest
 
 from puffer_core.errors import UsageError
 from puffer_core.native import NativeEnv
-from puffer_core.testing import play
 
 CYCLES, WARM_UP = 200, 40
 MEGABYTE = 1 << 20
@@ -24,7 +23,7 @@ def test_resident_memory_stays_over_200_lives(table):
             before = process.memory_info().rss
         env = NativeEnv(table, num_envs=2, seed=cycle)
         env.reset(seed=cycle)
-        play(env, 3)
+        env.step(env.actions)
         if cycle % 2:
             env.close()
         del env
