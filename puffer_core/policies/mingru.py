@@ -85,33 +85,39 @@ class _Segments(torch.autograd.Function):
         torch.mul(update, candidate, out=h)
         work.states[0] = state
         work.forwards.run()
-        ctx.save_for_backward(rows, weight)
+        output = torch.lerp(rows, h, highway)
+        ctx.save_for_backward(rows, weight, output)
         ctx.work, ctx.spare = work, spare
-        return torch.lerp(rows, h, highway).view_as(x)
+        return output.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
-        """Gradients of x, weight and state, with D_t = dL/dh_t running backwards through ``keep``."""
-        (rows, weight), work = ctx.saved_tensors, ctx.work
+        """Gradients of x, weight and state. Every operation is a pass over memory, so products are shared.
+
+        With G = dL/dy and D_t = dL/dh_t = G_t s_t + k_{t+1} D_{t+1}: the highway's part of dL/dx is G (1 - s);
+        dL/dp = G (1 - s) s (h - x), where s (h - x) is y - x; dL/dg = D z (c - h), since h - c = k (h_prev - c), at a
+        reset too; dL/da = D z (1 or c (1 - c)).
+        """
+        (rows, weight, output), work = ctx.saved_tensors, ctx.work
         ctx.work = None  # a second backward pass has nothing to work on
         shape, grad, scratch = grad.shape, grad.reshape(rows.shape), work.scratch
         h, d_h, candidate = work.states[1:].view_as(rows), work.d_h.view_as(rows), work.candidate
         _, update, highway = work.gates.chunk(3, 1)
-        # The derivative of all three sigmoids; then each is multiplied by what arrives at it.
-        d_gates = torch.addcmul(work.gates, work.gates, work.gates, value=-1.0, out=work.d_gates)
-        d_left, d_update, d_highway = d_gates.chunk(3, 1)
+        d_hidden, d_update, d_highway = work.d_gates.chunk(3, 1)
 
         torch.mul(grad, highway, out=d_h)
         d_x = grad - d_h
-        d_highway.mul_(torch.sub(h, rows, out=scratch).mul_(grad))
+        torch.mul(torch.sub(output, rows, out=scratch), d_x, out=d_highway)
         work.backwards.run()
-        # dL/dg = D z (1 - z) (c - h_prev), h_prev = 0 at a reset; as h = z c + (1 - z) h_prev, that is D z (c - h).
-        torch.mul(torch.sub(candidate, h, out=scratch).mul_(update), d_h, out=d_update)
-        torch.maximum(d_left, torch.ge(candidate, 0.5, out=scratch), out=d_left).mul_(update).mul_(d_h)
-
         d_state = work.d_h[0] * work.keep[0] if ctx.needs_input_grad[2] else None
-        d_x.addmm_(d_gates, weight)
-        d_weight = torch.mm(d_gates.t(), rows)
+        d_h.mul_(update)
+        torch.mul(torch.sub(candidate, h, out=scratch), d_h, out=d_update)
+        is_linear = torch.ge(candidate, 0.5, out=scratch)
+        candidate.addcmul_(candidate, candidate, value=-1.0)
+        torch.mul(torch.maximum(candidate, is_linear, out=scratch), d_h, out=d_hidden)
+
+        d_x.addmm_(work.d_gates, weight)
+        d_weight = torch.mm(work.d_gates.t(), rows)
         ctx.spare.append(work)
         return d_x.view(shape), d_weight, d_state, None, None
 

@@ -115,21 +115,28 @@ class Decoder(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return (logits (n, A), values (n,)) for (n, D)."""
+        if not torch.is_grad_enabled():
+            return _decode(x, self.weight, self.bias)
         logits, values = _Decode.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return logits, values
 
 
-class _Decode(torch.autograd.Function):
+def _decode(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """W x + b computed as (A + 1, n), the layout in which the heads are evaluated; logits are its transposed view."""
+    out = torch.mm(weight, x.t())
+    if bias is not None:
+        out += bias[:, None]
+    return out[:-1].t(), out[-1]
+
+
+class _Decode(torch.autograd.Function):
+    """`_decode` with a gradient that arrives in the same layout."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
-        out = torch.mm(weight, x.t())
-        if bias is not None:
-            out += bias[:, None]
-        return out[:-1].t(), out[-1]
+        return _decode(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, d_logits: Tensor, d_values: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -112,11 +112,12 @@ def load(
     content = checkpoint.read(path)
     try:
         config = PolicyConfig(**content.state["policy"])
+        options = checkpoint.restore_options(config.name, content.state["policy_options"])
         observed = checkpoint.restore_space(content.state["observation_space"])
         acted = checkpoint.restore_space(content.state["action_space"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"the checkpoint {path} is damaged: {error}") from error
     assert isinstance(observed, spaces.Box)
-    policy = make_policy(config, observed, acted, torch.Generator())
+    policy = make_policy(config, observed, acted, torch.Generator(), options)
     checkpoint.load_model(policy, content.model, path)
     return Agent(policy.to(device), observed, acted, path, step=content.state["global_step"], seed=seed)

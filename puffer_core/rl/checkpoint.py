@@ -23,10 +23,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from puffer_core.config.values import kinds, parse, render
 from puffer_core.errors import RunError
+from puffer_core.plugins import manager, resolve
 
 FORMAT = 1
 MODEL, ARRAYS, STATE = "model.safetensors", "arrays.safetensors", "state.json"
+CONTENT: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
+    **dict.fromkeys(("global_step", "epoch", "total_epochs", "gradient_steps", "skipped_updates"), int),
+    **dict.fromkeys(("is_started", "has_environments"), bool),
+    **dict.fromkeys(("policy", "policy_options", "observation_space", "action_space"), dict),
+    **dict.fromkeys(("optimizer", "means", "means.environment", "means.losses"), dict),
+    "episodes": (int, float),
+    "optimizer.name": str,
+    "optimizer.steps": int,
+}
+"""What ``state.json`` has to hold, by dotted key."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,12 @@ def read(path: Path) -> Checkpoint:
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         found = state.get("format") if isinstance(state, dict) else None
         raise RunError(f"the checkpoint {path} has format {found}, this version reads {FORMAT}")
+    for key, kind in CONTENT.items():
+        value: Any = state
+        for part in key.split("."):
+            value = value.get(part)
+        if not isinstance(value, kind):
+            raise RunError(f"the checkpoint {path} is damaged: `{key}` in {STATE} is {value!r}")
     return Checkpoint(model, arrays, state)
 
 
@@ -103,8 +121,8 @@ def plain(policy: nn.Module) -> nn.Module:
         policy = inner
 
 
-def load_model(policy: nn.Module, model: Mapping[str, Tensor], path: Path) -> None:
-    """Copy the weights into ``policy``; every one must be there, and nothing else.
+def require_fit(policy: nn.Module, model: Mapping[str, Tensor], path: Path) -> None:
+    """Check that the weights are those of ``policy``: every one must be there, and nothing else.
 
     Raises:
         RunError: If names or shapes differ; the text gives the first that does.
@@ -115,6 +133,15 @@ def load_model(policy: nn.Module, model: Mapping[str, Tensor], path: Path) -> No
         if mine != theirs:
             msg = f"{path} does not fit this network: `{name}` is {theirs or 'missing'} there, {mine or 'missing'} here"
             raise RunError(msg, hint="the network is described in config.ini beside it: [policy] must be the same")
+
+
+def load_model(policy: nn.Module, model: Mapping[str, Tensor], path: Path) -> None:
+    """Copy the weights into ``policy``.
+
+    Raises:
+        RunError: As `require_fit`.
+    """
+    require_fit(policy, model, path)
     plain(policy).load_state_dict(dict(model))
 
 
@@ -140,6 +167,27 @@ def restore_space(description: Mapping[str, Any]) -> spaces.Space[Any]:
     low, high = (np.array(description[bound], dtype) for bound in ("low", "high"))
     shape = tuple(description["shape"])
     return spaces.Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape, dtype.type)
+
+
+def describe_options(options: Any) -> dict[str, str]:
+    """Return the options of a policy's plugin, None where it has none, as the text of a configuration."""
+    known = {} if options is None else kinds(type(options))
+    return {name: render(getattr(options, name), kind) for name, kind in known.items()}
+
+
+def restore_options(policy: str, described: Mapping[str, str]) -> Any:
+    """Return the options that `describe_options` described, None where the policy of that name takes none.
+
+    Raises:
+        RunError: If the plugin, as it is now, knows no such option.
+        ValueError: If it refuses a value.
+    """
+    target = manager().policies.get(policy).options
+    cls: Any = None if target is None else resolve(target)
+    known = {} if cls is None else kinds(cls)
+    for name in described.keys() - known.keys():
+        raise RunError(f"the policy `{policy}`, as it is installed, has no option `{name}`; the checkpoint's has one")
+    return None if cls is None else cls(**{name: parse(text, known[name]) for name, text in described.items()})
 
 
 def _shorten(bound: np.ndarray[Any, Any]) -> Any:

@@ -16,6 +16,8 @@ from puffer_core.policies.actions import HALF_LOG_2PI, ActionLayout, full_precis
 
 TERMS = ("policy", "value", "entropy", "old_kl", "kl", "clipfrac", "importance")
 """What `ppo_loss` reports, in this order."""
+_SCALES = (-1.0, 0.5, 1.0, -1.0, 1.0, 1.0, 1.0)
+"""What the sums behind them are multiplied by."""
 
 
 @dataclass(frozen=True)
@@ -75,31 +77,29 @@ class _PPOLoss(torch.autograd.Function):
         coefs: Coefficients,
     ) -> tuple[Tensor, Tensor, Tensor]:
         heads = _Discrete(logits, layout, targets) if logstd is None else _Box(logits, logstd, targets)
-        live = targets.live
+        live, count = targets.live, targets.count
         log_ratio = _select(live, heads.logprob - targets.logprobs)
         advantage = _select(live, targets.advantages)
         ratio = log_ratio.exp()
-        gain = advantage * ratio
-        clipped = advantage * ratio.clamp(1.0 - coefs.clip, 1.0 + coefs.clip)
-        value_loss, d_values = _value_loss(full_precision(values), targets, coefs.vf_clip)
-        terms = torch.stack(
-            [
-                -torch.minimum(gain, clipped),
-                value_loss,
-                _select(live, heads.entropy),
-                -log_ratio,
-                (ratio - 1.0) - log_ratio,
-                ((ratio - 1.0).abs() > coefs.clip).to(ratio.dtype),
-                ratio if live is None else ratio * live,
-            ]
-        )
-        terms = terms.sum(1) / targets.count
-        loss = terms[0] + coefs.vf * terms[1] - coefs.ent * terms[2]
+        clipped_ratio = ratio.clamp(1.0 - coefs.clip, 1.0 + coefs.clip)
+        gain, clipped_gain = advantage * ratio, advantage * clipped_ratio
+
+        sums = ratio.new_empty(len(TERMS), len(ratio))
+        policy, value, entropy, old_kl, kl, clipfrac, importance = sums.unbind(0)
+        torch.minimum(gain, clipped_gain, out=policy)
+        d_values = _value_loss(full_precision(values), targets, coefs.vf_clip, out=value)
+        entropy.copy_(_select(live, heads.entropy))
+        old_kl.copy_(log_ratio)
+        torch.sub(ratio - 1.0, log_ratio, out=kl)
+        torch.ne(ratio, clipped_ratio, out=clipfrac)
+        importance.copy_(ratio if live is None else ratio * live)
+        terms = sums.sum(1) * ratio.new_tensor([scale / count for scale in _SCALES])
+        loss = torch.dot(terms, terms.new_tensor([1.0, coefs.vf, -coefs.ent, 0.0, 0.0, 0.0, 0.0]))
 
         # Where the clipped branch is strictly larger, its ratio is a constant: no gradient.
-        d_logprob = gain * (gain <= clipped) * (-1.0 / targets.count)
-        d_logits, d_logstd = heads.gradient(d_logprob, coefs.ent / targets.count)
-        ctx.gradients = (d_logits.to(logits.dtype), d_values * (coefs.vf / targets.count), d_logstd)
+        d_logprob = gain * (gain <= clipped_gain) * (-1.0 / count)
+        d_logits, d_logstd = heads.gradient(d_logprob, coefs.ent / count)
+        ctx.gradients = (d_logits.to(logits.dtype), d_values.mul_(coefs.vf / count), d_logstd)
         ctx.mark_non_differentiable(terms, ratio)
         return loss, terms, ratio
 
@@ -112,14 +112,15 @@ class _PPOLoss(torch.autograd.Function):
         return d_logits * grad, d_values * grad, None if d_logstd is None else d_logstd * grad, None, None, None
 
 
-def _value_loss(values: Tensor, targets: Targets, clip: float) -> tuple[Tensor, Tensor]:
-    """Return the clipped squared error of each step, halved, and its derivative."""
+def _value_loss(values: Tensor, targets: Targets, clip: float, out: Tensor) -> Tensor:
+    """Write the clipped squared error of each step to ``out``, and return half its derivative."""
     error = _select(targets.live, values - targets.returns)
     change = _select(targets.live, values - targets.values)
     # Not V_old + clamp(change) - R: in floating point V_old + (v - V_old) is not v, and 1 % of gradients would vanish.
     moved = error + (change.clamp(-clip, clip) - change)
     square, moved_square = error.square(), moved.square()
-    return 0.5 * torch.maximum(square, moved_square), error * (square >= moved_square)
+    torch.maximum(square, moved_square, out=out)
+    return error.mul_(square >= moved_square)
 
 
 class _Discrete:

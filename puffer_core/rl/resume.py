@@ -7,7 +7,6 @@ Schedules are functions of the epoch.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,10 @@ from torch import Tensor
 from puffer_core.errors import RunError
 from puffer_core.rl import checkpoint
 from puffer_core.rl.checkpoint import Checkpoint
-from puffer_core.rl.streams import derive
+from puffer_core.rl.means import Means
+from puffer_core.rl.streams import derive, environment_seed
 
 if TYPE_CHECKING:
-    from puffer_core.config.schema import Config
     from puffer_core.rl.trainer import PuffeRL
 
 COUNTERS = ("global_step", "epoch", "gradient_steps", "skipped_updates", "episodes", "is_started")
@@ -44,9 +43,9 @@ def capture(trainer: PuffeRL) -> Checkpoint:
         **{name: getattr(trainer, name) for name in COUNTERS},
         "total_epochs": trainer.total_epochs,
         "seed": trainer.config.base.seed,
-        "config_hash": config_hash(trainer.config),
         "optimizer": {"name": trainer.config.train.optimizer, "steps": trainer.optimizer.steps},
         "policy": asdict(trainer.config.policy),
+        "policy_options": checkpoint.describe_options(trainer.config.options_of(trainer.config.policy.name)),
         "observation_space": checkpoint.describe_space(trainer.vector.single_observation_space),
         "action_space": checkpoint.describe_space(trainer.vector.single_action_space),
         "has_environments": saved is not None,
@@ -59,42 +58,54 @@ def load(trainer: PuffeRL, path: Path) -> bool:
     """Make ``trainer`` go on from the folder ``path``; return whether its environments could be restored.
 
     Raises:
-        RunError: If the checkpoint is damaged, or the network, the optimiser or the rows differ.
+        RunError: If the checkpoint is damaged, or the network, the optimiser or the rows differ; what was learnt by
+            ``trainer`` is then untouched.
     """
     content = checkpoint.read(path)
     state = content.state
-    wanted = trainer.config.train.optimizer
-    if state["optimizer"]["name"] != wanted:
-        raise RunError(f"{path} was trained with {state['optimizer']['name']}, not with train.optimizer={wanted}")
+    environment, losses = _require_fit(trainer, content, path)
+    restored = not state["is_started"] or _restore_environments(trainer, content)
     checkpoint.load_model(trainer.policy, content.model, path)
     trainer.optimizer.load_state_dict(content.section("optimizer"), state["optimizer"]["steps"])
     for name, source in _generators(trainer).items():
         source.set_state(content.section("generator")[name])
     for name in COUNTERS:
         setattr(trainer, name, state[name])
-    trainer.environment.restore(state["means"]["environment"])
-    trainer.losses.restore(state["means"]["losses"])
-    if not state["is_started"]:
-        return True
-    return _restore_environments(trainer, content)
+    trainer.environment, trainer.losses = environment, losses
+    return restored
+
+
+def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Means, Means]:
+    """Check everything that can be checked before anything is changed; return the metrics not yet reported."""
+    state, wanted = content.state, trainer.config.train.optimizer
+    if state["optimizer"]["name"] != wanted:
+        raise RunError(f"{path} was trained with {state['optimizer']['name']}, not with train.optimizer={wanted}")
+    checkpoint.require_fit(trainer.policy, content.model, path)
+    trainer.optimizer.require_fit(content.section("optimizer"))
+    if state["has_environments"]:
+        trainer.rollout.require_fit(content.section("carry"))
+    environment, losses = Means(), Means()
+    try:
+        environment.restore(state["means"]["environment"])
+        losses.restore(state["means"]["losses"])
+        for name in _generators(trainer):
+            torch.Generator().set_state(content.section("generator")[name])
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise RunError(f"the checkpoint {path} is damaged: {error}") from error
+    return environment, losses
 
 
 def _restore_environments(trainer: PuffeRL, content: Checkpoint) -> bool:
     """Put the environments and the carried arrival back, or start anew with episodes not seen before."""
+    seed = trainer.config.base.seed
     if not content.state["has_environments"]:
-        trainer.rollout.start(derive(trainer.config.base.seed, "restart", trainer.epoch))
+        trainer.rollout.start(environment_seed(derive(seed, "restart", content.state["epoch"])))
         return False
-    trainer.rollout.start(trainer.config.base.seed)
+    trainer.rollout.start(environment_seed(seed))
     blobs = {name: array.numpy().tobytes() for name, array in content.section("env").items()}
     trainer.vector.load(blobs)
     trainer.rollout.set_carry(content.section("carry"))
     return True
-
-
-def config_hash(config: Config) -> str:
-    """Return a short hash of what shapes learning: environment, network and training options."""
-    parts = (sorted(config.env.items()), config.policy, config.train)
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _generators(trainer: PuffeRL) -> dict[str, torch.Generator]:

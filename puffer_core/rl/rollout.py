@@ -178,7 +178,9 @@ class Rollout:
         if not self.alive[t].all():
             self.observations[t].index_fill_(0, _indices(~self.alive[t]).to(self.observations.device), 0)
         if self._reward_clip:
-            np.clip(self.rewards[t], -self._reward_clip, self._reward_clip, out=self.rewards[t])
+            # What is not finite stays as it is: `check` stops there.
+            row = self.rewards[t]
+            np.clip(row, -self._reward_clip, self._reward_clip, out=row, where=np.isfinite(row))
         if self.action_masks is not None:
             self.action_masks[t].copy_(torch.from_numpy(vector.action_mask))
 
@@ -210,13 +212,21 @@ class Rollout:
         """Take over what `carry` returned.
 
         Raises:
+            RunError: As `require_fit`.
+        """
+        self.require_fit(arrays)
+        for name, array in self.carry().items():
+            array.copy_(arrays[name])
+
+    def require_fit(self, arrays: Mapping[str, Tensor]) -> None:
+        """Check that `set_carry` can take over these arrays.
+
+        Raises:
             RunError: If arrays are missing or of another shape.
         """
         own = self.carry()
         if own.keys() != arrays.keys() or any(own[name].shape != arrays[name].shape for name in own):
             raise RunError("the rows of the checkpoint are not those of these environments")
-        for name, array in own.items():
-            array.copy_(arrays[name])
 
     def _flags(self) -> dict[str, NDArray[np.generic]]:
         names = ("rewards", "terminals", "truncations", "alive", "resets")

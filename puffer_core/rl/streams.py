@@ -1,6 +1,6 @@
 """One seed for a run: every generator is derived from it, and from nothing else.
 
-    environments   the seed itself; instance k of a C environment mixes it with k
+    environments   31 bits of the seed itself; instance k of a C environment mixes them with k
     policy         initial weights
     actions        the noise that actions are drawn with
     replay         which rows a minibatch is made of
@@ -23,6 +23,11 @@ def derive(seed: int, stream: str, index: int = 0) -> int:
     """Return the 63-bit seed of ``stream``; ``index`` is the rank, or for ``restart`` the epoch."""
     sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS.index(stream), index))
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def environment_seed(seed: int) -> int:
+    """Return a seed as environments are reset with it: 31 bits, so that numpy's old generator can take it, too."""
+    return seed % 2**31
 
 
 def generator(seed: int, stream: str, index: int = 0) -> torch.Generator:

@@ -27,7 +27,7 @@ from puffer_core.rl.optim import make_optimizer
 from puffer_core.rl.replay import Replay, normalize
 from puffer_core.rl.rollout import Rollout
 from puffer_core.rl.schedule import Rates, rates_at
-from puffer_core.rl.streams import generator
+from puffer_core.rl.streams import environment_seed, generator
 from puffer_core.rl.workers import OneThreadPerOperation, Workers, cut
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class PuffeRL:
         self.config, self.vector, self.policy, self.plan = config, vector, policy, plan
         self.global_step = self.epoch = self.gradient_steps = 0
         self.total_epochs = plan.epochs
-        self.optimizer = make_optimizer(policy, train)
         self._clock, self._workers = PhaseClock(), Workers(threads)
+        self.optimizer = make_optimizer(policy, train, self._workers)
         self.rollout = Rollout(
             vector,
             policy,
@@ -108,7 +108,7 @@ class PuffeRL:
             NonFiniteError: If an observation, a reward or an output of the network is not finite.
         """
         if not self.is_started:
-            self.rollout.start(self.config.base.seed)
+            self.rollout.start(environment_seed(self.config.base.seed))
             self.is_started = True
         live = self.rollout.collect()
         self.rollout.check(self.global_step)
