@@ -54,11 +54,10 @@ class EnvBench:
     ) -> None:
         params = dict(params or {})
         if num_envs is None:
-            _, _, agents, _ = vector.describe(name, params)
-            num_envs = max(1, AGENTS // agents)
+            num_envs = default_instances(name, params)
         self.num_envs, self.threads = num_envs, threads
         self._vector = vector.make(name, num_envs=num_envs, params=params, num_threads=threads)
-        self.num_agents = self._vector.num_agents
+        self.name, self.num_agents = self._vector.name, self._vector.num_agents
         self._batches = _random_batches(self._vector.single_action_space, self.num_agents)
         self._vector.reset(seed=0)
         self._next = 0
@@ -111,12 +110,17 @@ def bench_env(
         bench.measure(seconds / 10)
         result = bench.measure(seconds)
         return {
-            "env": name,
+            "env": bench.name,
             "num_envs": bench.num_envs,
             "threads": threads,
             "steps_per_second": result.per_second,
             "steps_per_cpu_second": result.per_cpu_second,
         }
+
+
+def default_instances(name: str, params: Mapping[str, object] | None = None) -> int:
+    """Return how many environments have `AGENTS` agents together."""
+    return max(1, AGENTS // vector.describe(name, params)[2])
 
 
 def _random_batches(space: gymnasium.Space[Any], rows: int) -> list[npt.NDArray[Any]]:

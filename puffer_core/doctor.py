@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module, metadata
 from pathlib import Path
@@ -16,7 +17,7 @@ import psutil
 from puffer_core import plugins, video
 from puffer_core.abi import open_table
 from puffer_core.errors import PufferError
-from puffer_core.specs import EnvSpec
+from puffer_core.specs import BackendSpec, EnvSpec, TrainerSpec
 
 _ISA_FLAGS = (
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
@@ -35,6 +36,8 @@ def examine(runs_dir: str) -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu(),
         "torch": _torch(),
+        "trainers": _by_priority(plugins.manager().trainers.specs()),
+        "backends": _by_priority(plugins.manager().backends.specs()),
         "plugins": [asdict(state) for state in plugins.manager().states()],
         "tables": _tables(),
         "compiler": next(filter(None, map(shutil.which, _COMPILERS)), None),
@@ -73,10 +76,18 @@ def _torch() -> dict[str, Any]:
         import torch
     except (ImportError, OSError) as error:
         return {"version": None, "reason": str(error)}
-    devices = ["cpu"]
+    devices, auto = ["cpu"], "cuda" if torch.cuda.is_available() else "cpu"
     if torch.cuda.is_available():
         devices += [f"cuda:{index} {torch.cuda.get_device_name(index)}" for index in range(torch.cuda.device_count())]
-    return {"version": torch.__version__, "threads": torch.get_num_threads(), "devices": devices}
+    return {"version": torch.__version__, "threads": torch.get_num_threads(), "devices": devices, "auto": auto}
+
+
+def _by_priority(specs: Sequence[TrainerSpec | BackendSpec]) -> list[dict[str, Any]]:
+    """Return name, priority and plugin of what is registered, in the order in which ``auto`` asks."""
+    return [
+        {"name": spec.name, "priority": spec.priority, "plugin": spec.plugin.name if spec.plugin else None}
+        for spec in sorted(specs, key=lambda spec: -spec.priority)
+    ]
 
 
 def _tables() -> list[dict[str, Any]]:

@@ -251,6 +251,11 @@ def _config(env: str | EnvSpec, checkpoint: Path, options: Mapping[str, str]) ->
     if refused:
         msg = f"`{spell(refused[0])}` has no meaning here: an evaluation takes --env.* and --vec.* only"
         raise OptionError(msg, hint="the network is that of the checkpoint")
+    counts = ("vec.num_envs", "env.num_envs") if locate(env)[0].table else ("vec.num_envs",)
+    for key in counts:
+        if key in options:
+            msg = f"`{spell(key)}` has no meaning here: as many environments are opened as there are episodes to play"
+            raise OptionError(msg, hint="leave it out; --episodes says how many are played")
     shipped = configuration.load(env, options=options)
     run, name = _run_of(checkpoint), locate(env)[1]
     if run is not None and run.env_name != name:

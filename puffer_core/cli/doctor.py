@@ -7,6 +7,7 @@ import click
 from puffer_core.cli.common import emit, json_option
 from puffer_core.config import load, options
 from puffer_core.console.summary import doctor_summary
+from puffer_core.errors import OptionError
 
 
 @click.command("doctor", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -16,4 +17,9 @@ def command(context: click.Context, as_json: bool) -> None:
     """Say what this machine offers and what would be used (--runs-dir DIR: whether it can be written)."""
     from puffer_core.doctor import examine
 
-    emit(examine(load(None, options=options.parse(context.args)).base.runs_dir), as_json, doctor_summary)
+    given = options.parse(context.args)
+    base = load(None, options=given).base
+    refused = [key for key in given if key != "runs_dir"]
+    if refused:
+        raise OptionError(f"`{options.spell(refused[0])}` has no meaning here", hint="this takes --runs-dir only")
+    emit(examine(base.runs_dir), as_json, doctor_summary)

@@ -70,6 +70,8 @@ def doctor_summary(report: Result) -> str:
         ("cpu", f"{cpu['name']}: {cpu['cores']} cores, {cpu['usable']} usable threads, {cpu['level']}"),
         ("memory", f"{cpu['memory_gib']} GiB"),
         ("torch", _torch(torch)),
+        ("trainers", _asked_in_order(report["trainers"])),
+        ("backends", _asked_in_order(report["backends"])),
         *(("plugin", f"{row['name']} {row['version']}: {_state(row)}") for row in report["plugins"]),
         *(("C envs", f"{row['module']}: {row['environments']} environments, {_isa(row)}") for row in report["tables"]),
         ("compiler", report["compiler"] or "none"),
@@ -90,7 +92,12 @@ def _score(result: Result) -> str:
 def _torch(torch: Result) -> str:
     if torch["version"] is None:
         return f"none: {torch['reason']}"
-    return f"{torch['version']}, {torch['threads']} threads, devices {', '.join(torch['devices'])}"
+    devices = ", ".join(torch["devices"])
+    return f"{torch['version']}, {torch['threads']} threads, devices {devices}; auto is {torch['auto']}"
+
+
+def _asked_in_order(rows: Sequence[Result]) -> str:
+    return ", ".join(f"{row['name']} (priority {row['priority']})" for row in rows) or "none"
 
 
 def _state(row: Result) -> str:

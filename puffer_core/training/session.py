@@ -237,7 +237,7 @@ class Session:
             "env": job.env_name,
             "trainer": self.prepared.trainer.name,
             "device": job.device,
-            "backend": self.trainer.vector.backend_note.partition(":")[0],
+            "backend": self.trainer.vector.backend,
             "seed": job.config.base.seed,
             "steps_asked": self.prepared.plan.steps_asked,
             "steps": step,

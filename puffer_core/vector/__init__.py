@@ -84,9 +84,9 @@ def make(
     check_counts(num_envs, num_workers, batch_size, zero_copy)
     if isinstance(backend, str):
         job = _job(env, num_envs, params, (num_workers, batch_size, zero_copy))
-        make_vector, note = choose(backend, job)
+        make_vector, backend_name, note = choose(backend, job)
     else:
-        make_vector, note = backend, ""
+        make_vector, backend_name, note = backend, "", ""
     vector: Vector = make_vector(
         env,
         num_envs,
@@ -99,6 +99,7 @@ def make(
         first_index=first_index,
         strict=strict,
     )
+    vector.backend = backend_name or vector.backend
     vector.backend_note += note
     return vector
 

@@ -38,6 +38,7 @@ class Vector(ABC):
         agent_ids: (N,) the index of each row's agent over the whole vector.
         infos: Of the last step.
         limits: What the framework behind the environments can't give, as ``no-seed``.
+        backend: Name of the backend that this is.
         backend_note: Which backend this is and why, in words.
     """
 
@@ -60,6 +61,7 @@ class Vector(ABC):
     agent_ids: npt.NDArray[np.int64]
     infos: Infos
     limits: tuple[str, ...] = ()
+    backend: str = ""
     backend_note: str = ""
 
     def __init__(self, name: str, seed: int) -> None:

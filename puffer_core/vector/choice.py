@@ -9,8 +9,8 @@ from puffer_core.errors import OptionError
 from puffer_core.specs import BackendSpec, VectorJob
 
 
-def choose(backend: str, job: VectorJob) -> tuple[Callable[..., Any], str]:
-    """Return what makes the vector, and a note on the choice.
+def choose(backend: str, job: VectorJob) -> tuple[Callable[..., Any], str, str]:
+    """Return what makes the vector, the name of the backend, and a note on the choice.
 
     Raises:
         OptionError: If the backend that is named can't run the job, or none can; the text gives the reasons.
@@ -24,12 +24,12 @@ def choose(backend: str, job: VectorJob) -> tuple[Callable[..., Any], str]:
         reason = _reason(spec, job)
         if reason:
             raise OptionError(f"backend {backend} can't run {job.env_name}: {reason}")
-        return resolve(spec.make), ""
+        return resolve(spec.make), spec.name, ""
     passed: list[str] = []
     for spec in sorted(registry.specs(), key=lambda spec: -spec.priority):
         make, reason = _ask(spec, job)
         if make is not None:
-            return make, " (auto)"
+            return make, spec.name, " (auto)"
         passed.append(f"{spec.name}: {reason}")
     raise OptionError(f"no backend that is installed can run {job.env_name}: {'; '.join(passed) or 'there is none'}")
 

@@ -40,6 +40,8 @@ class Native(Vector):
         num_workers, batch_size, zero_copy: Of backends with workers; only what splits nothing is legal.
     """
 
+    backend = "native"
+
     def __init__(
         self,
         env: Any,

@@ -42,6 +42,8 @@ class Serial(Vector):
         num_workers, batch_size, zero_copy: Of backends with workers; only what splits nothing is legal.
     """
 
+    backend = "serial"
+
     def __init__(
         self,
         env: Any,

@@ -17,6 +17,7 @@ def table():
 def test_result_has_the_keys_of_the_command(table):
     result = bench_env(table, num_envs=16, threads=2, seconds=0.02)
     assert list(result) == ["env", "num_envs", "threads", "steps_per_second", "steps_per_cpu_second"]
+    assert result["env"] == "counter"
     assert result["num_envs"] == 16
     assert result["threads"] == 2
     assert result["steps_per_second"] > 0

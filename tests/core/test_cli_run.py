@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,8 @@ def test_eval_finds_the_latest_run(fake: Any) -> None:
         (("eval", "match"), "there are no runs of fake/match"),
         (("eval", "match", "--render", "movie"), "render='movie' is not one of"),
         (("bench", "train", "match", "--trainer", "slow"), "unknown trainer `slow`"),
+        (("bench", "env", "match", "--vec.backend", "serial"), "--vec.backend` has no meaning here"),
+        (("doctor", "--train.gamma", "0.5"), "--train.gamma` has no meaning here"),
     ],
 )
 def test_mistakes_end_with_two_lines_and_code_2(fake: Any, args: tuple[str, ...], message: str) -> None:
@@ -186,13 +189,30 @@ def test_bench_env_takes_the_number_of_environments_from_the_options(fake: Any) 
     done = fake.run("bench", "env", "match", "--vec.num-envs", "8", "--seconds", "0.01", "--json")
     result = json.loads(done.stdout)
     assert list(result) == ["env", "num_envs", "threads", "steps_per_second", "steps_per_cpu_second"]
-    assert (result["num_envs"], result["threads"]) == (8, 1)
+    assert (result["env"], result["num_envs"], result["threads"]) == ("fake/match", 8, 1)
+
+
+def test_bench_env_counts_environments_in_c_as_a_run_does(fake: Any) -> None:
+    source = """
+    import sys
+    sys.path.insert(0, TESTS)
+    from counter import counter_table
+    table = counter_table()
+    """
+    fake.add("counted", modules={"counted": f"TESTS = {str(Path(__file__).parent)!r}\n" + dedent(source)})
+    hook = '@hookimpl\ndef puffer_envs():\n    return [EnvSpec("c/count", table="counted:table")]\n'
+    fake.plugin("c", hook)
+    args = ("--env.num-envs", "3", "--vec.num-envs", "2", "--seconds", "0.01", "--json")
+    assert json.loads(fake.run("bench", "env", "c/count", *args).stdout)["num_envs"] == 6
 
 
 def test_doctor_tells_about_this_machine(fake: Any) -> None:
     report = json.loads(fake.run("doctor", "--json").stdout)
     assert report["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}")
     assert report["torch"]["version"]
+    assert report["torch"]["auto"] in ("cpu", "cuda")
+    assert {"name": "torch", "priority": 0, "plugin": "core"} in report["trainers"]
+    assert [row["name"] for row in report["backends"]][:2] == ["native", "serial"]
     assert report["cpu"]["usable"] >= 1
     assert {"core", "fake"} <= {row["name"] for row in report["plugins"]}
     assert report["runs_dir"] == {**report["runs_dir"], "path": str(home(fake) / "runs"), "writable": True}

@@ -163,6 +163,7 @@ def test_evaluate_warns_about_the_step_cap(trained: dict[str, Any], capsys: pyte
         ({"episodes": 0}, OptionError, "episodes=0 is less than 1"),
         ({"render": "movie"}, OptionError, "render='movie' is not one of none, ansi, video, human"),
         ({"options": {"train.gamma": "0.5"}}, OptionError, "--train.gamma` has no meaning here"),
+        ({"options": {"vec.num_envs": "2"}}, OptionError, "--vec.num-envs` has no meaning here"),
         ({"load": "nothing-like-it"}, RunError, "no runs of fake/match"),
     ],
 )

@@ -142,6 +142,7 @@ def test_first_index_splits_a_population(table):
 
 def test_auto_picks_native_for_c_and_says_so(table, opened):
     assert isinstance(opened, vector.Native)
+    assert opened.backend == "native"
     assert opened.backend_note == "native: 3 instances of counter in C on 1 thread(s) (auto)"
     with vector.make(table, num_envs=3, backend="serial") as other:
         assert other.backend_note == "serial: 3 x counter, one after the other in this process"
