@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from fakes import Guess, run
+from gymnasium import spaces
+
+from puffer_core.config.plan import plan
+from puffer_core.config.schema import BaseConfig, Config, PolicyConfig, TrainConfig, VecConfig
+from puffer_core.errors import UnknownNameError
+from puffer_core.rl import job as rl
+from puffer_core.specs import EnvSpec, Job
+from puffer_core.vector import Vector
+
+
+def a_job(**changes: Any) -> Job:
+    config = Config(
+        base=BaseConfig(seed=7),
+        vec=VecConfig(num_envs=8, num_threads=changes.pop("num_threads", "auto")),
+        policy=PolicyConfig(name=changes.pop("policy", "mlp"), hidden_size=8),
+        train=TrainConfig(total_timesteps=1280, horizon=8, minibatch_size=32, **changes.pop("train", {})),
+    )
+    env = Guess()
+    job = Job(
+        env=EnvSpec("test/guess", make="fakes:Guess"),
+        env_name="test/guess",
+        params={},
+        observation_space=env.single_observation_space,
+        action_space=env.single_action_space,
+        agents_per_env=1,
+        table=None,
+        config=config,
+        device="cpu",
+    )
+    return replace(job, **changes)
+
+
+def test_torch_supports_the_job() -> None:
+    assert rl.supports(a_job()) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"train": {"precision": "bfloat16"}}, "precision=bfloat16"),
+        ({"train": {"compile": True}}, "compile"),
+        ({"device": "cuda:7"}, "no GPU"),
+        ({"action_space": spaces.MultiBinary(2)}, "not an action space"),
+    ],
+)
+def test_torch_says_what_it_does_not_support(changes: dict[str, Any], reason: str) -> None:
+    found = rl.supports(a_job(**changes))
+    assert found is not None
+    assert reason in found
+
+
+def test_make_opens_the_vector_and_trains() -> None:
+    job = a_job()
+    trainer = rl.make(job, plan(job.config, 1, is_native=False))
+    assert (trainer.vector.num_agents, trainer.total_epochs) == (8, 20)
+    rows = run(trainer, 2)
+    assert rows[-1]["step"] == 128
+    trainer.close()
+    trainer.close()
+
+
+def test_threads_do_not_change_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("puffer_core.rl.rollout.ROWS_PER_BLOCK", 2)
+    monkeypatch.setattr("puffer_core.rl.trainer.STEPS_PER_PART", 8)
+    weights = []
+    for threads in (1, 3):
+        job = a_job(num_threads=threads)
+        trainer = rl.make(job, plan(job.config, 1, is_native=False))
+        run(trainer, 3)
+        weights.append(torch.cat([p.detach().flatten() for p in trainer.policy.parameters()]))
+        trainer.close()
+    assert torch.equal(*weights)
+
+
+def test_make_closes_the_vector_when_the_network_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(Vector, "close", lambda self: closed.append(self.name))
+    job = a_job(policy="no-such-encoder")
+    with pytest.raises(UnknownNameError, match="no-such-encoder"):
+        rl.make(job, plan(job.config, 1, is_native=False))
+    assert len(closed) == 1
