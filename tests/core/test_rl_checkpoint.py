@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from puffer_core.policies import make_policy
 from puffer_core.rl import checkpoint
 from puffer_core.rl.agent import load
 from puffer_core.rl.checkpoint import Checkpoint
+from puffer_core.rl.streams import derive, environment_seed
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.vector import make
 
@@ -107,6 +109,25 @@ def test_environments_that_cannot_be_saved_begin_anew_and_say_so(tmp_path: Path)
     assert second.global_step == 4 * 128
 
 
+class OldSeeding(Forgetful):
+    """Seeds numpy's global generator, which takes 32 bits."""
+
+    def reset(self, seed: int | None = None, index: int = 0) -> Any:
+        np.random.RandomState(None if seed is None else seed + index)
+        return super().reset(seed, index)
+
+
+def test_seeds_of_environments_fit_old_generators(tmp_path: Path) -> None:
+    first, second = (make_trainer(guessing(OldSeeding), seed=2**62 + 1) for _ in range(2))
+    run(first, 1)
+    first.save(tmp_path / "c")
+    assert second.load(tmp_path / "c") is False
+    seeds = {environment_seed(derive(seed, "restart", epoch)) for seed in range(20) for epoch in range(20)}
+    assert len(seeds) == 400
+    assert max(seeds) < 2**31
+    assert environment_seed(42) == 42
+
+
 def test_checkpoint_before_the_first_rollout_is_a_start(tmp_path: Path) -> None:
     first, second = make_trainer(guessing()), make_trainer(guessing())
     first.save(tmp_path / "c")
@@ -157,6 +178,59 @@ def test_missing_or_cut_files_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "c" / name).unlink()
     with pytest.raises(RunError, match=f"{name} is missing"):
         trainer.load(tmp_path / "c")
+
+
+def edit(path: Path, change: Callable[[Any], object]) -> None:
+    state = json.loads((path / "state.json").read_text())
+    change(state)
+    (path / "state.json").write_text(json.dumps(state))
+
+
+@pytest.mark.parametrize("key", checkpoint.CONTENT)
+def test_a_state_that_lacks_something_is_refused(key: str, tmp_path: Path) -> None:
+    trainer = saved(tmp_path / "c")
+
+    def drop(state: Any) -> None:
+        *outer, last = key.split(".")
+        del (state[outer[0]] if outer else state)[last]
+
+    edit(tmp_path / "c", drop)
+    for reader in (trainer.load, load):
+        with pytest.raises(RunError, match=rf"is damaged: `{key}` in state\.json is None"):
+            reader(tmp_path / "c")
+
+
+def lose(path: Path, name: str) -> None:
+    arrays = load_file(path / "arrays.safetensors")
+    save_file({key: array for key, array in arrays.items() if key != name}, path / "arrays.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: lose(path, "optimizer.momentum.encoder.weight"), "does not fit this network and optimiser"),
+        (lambda path: lose(path, "carry.state"), "rows of the checkpoint"),
+        (lambda path: lose(path, "generator.replay"), "is damaged: 'replay'"),
+        (lambda path: edit(path, lambda state: state["means"]["losses"].update(kl=[1.0])), "is damaged"),
+    ],
+)
+def test_a_refused_checkpoint_leaves_the_trainer_as_it_was(damage: Any, message: str, tmp_path: Path) -> None:
+    saved(tmp_path / "c")
+    damage(tmp_path / "c")
+    trainer = make_trainer(guessing())
+    run(trainer, 2)
+    before = whole(trainer)
+    with pytest.raises(RunError, match=message):
+        trainer.load(tmp_path / "c")
+    assert all(torch.equal(whole(trainer)[name], array) for name, array in before.items())
+    assert trainer.epoch == 2
+
+
+def test_options_that_the_policy_does_not_have_are_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "c")
+    edit(tmp_path / "c", lambda state: state["policy_options"].update(depth="3"))
+    with pytest.raises(RunError, match="`mlp`, as it is installed, has no option `depth`"):
+        load(tmp_path / "c")
 
 
 def test_pickles_and_other_formats_are_refused(tmp_path: Path) -> None:
@@ -249,7 +323,9 @@ def test_spaces_survive_json(space: Any) -> None:
 
 
 def test_empty_arrays_survive(tmp_path: Path) -> None:
-    checkpoint.write(tmp_path / "c", Checkpoint({}, {"carry.state": torch.zeros(0, 4, 8)}, {}))
+    saved(tmp_path / "full")
+    state = checkpoint.read(tmp_path / "full").state
+    checkpoint.write(tmp_path / "c", Checkpoint({}, {"carry.state": torch.zeros(0, 4, 8)}, state))
     assert checkpoint.read(tmp_path / "c").section("carry")["state"].shape == (0, 4, 8)
 
 

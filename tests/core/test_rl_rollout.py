@@ -263,6 +263,20 @@ def test_a_number_that_is_not_finite_is_named_with_environment_and_step(name: st
         rollout.check(100)
 
 
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_clipping_does_not_hide_a_reward_that_is_not_finite(number: float) -> None:
+    rewards = np.full((9, 4), 5.0)
+    rewards[4, 2] = number
+    rollout = make_rollout(
+        ScriptedVector(np.ones((9, 4, 3), np.float32), rewards=rewards), mingru(), 4, reward_clip=1.0
+    )
+    rollout.start(0)
+    rollout.collect()
+    assert (rollout.rewards[1:4] == 1.0).all()
+    with pytest.raises(NonFiniteError, match="environment 2, agent 0, step 16: reward is not finite"):
+        rollout.check(0)
+
+
 def test_a_policy_that_gives_nan_stops_the_run() -> None:
     policy = mingru()
     policy.decoder.weight.data[0, 0] = float("nan")

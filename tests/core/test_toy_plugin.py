@@ -147,6 +147,25 @@ def test_toy_environment_policy_logger_and_observer_are_used_in_a_run(site: Site
     assert "length = 3" in config
 
 
+EVALUATE = """
+import sys
+import numpy as np
+import puffer_core
+found = puffer_core.evaluate("corridor", load=sys.argv[1], episodes=3)
+agent = puffer_core.load(sys.argv[1])
+print(found["episodes"], agent.act(np.zeros((2, 2), np.float32))[0].shape, agent.policy.encoder.first.shape[0])
+"""
+
+
+def test_toy_policy_with_options_of_its_own_is_trained_resumed_evaluated_and_loaded(site: Site) -> None:
+    site.toy()
+    options = ("--policy.name", "toy-net", "--toy-net.inner", "6", "--toy-net.names", "a,b")
+    directory = run_json(site, "train", "corridor", *TINY, *options, "--train.stop-at", "64")["run_dir"]
+    assert run_json(site, "train", "corridor", "--resume", directory)["steps"] == 192
+    done = site.python("-c", EVALUATE, directory)
+    assert (done.returncode, done.stdout) == (0, "3 (2,) 6\n"), done.stderr
+
+
 def test_observer_that_raises_is_reported_once_and_training_goes_on(site: Site) -> None:
     site.toy()
     site.plugin("rude", "@hookimpl\ndef puffer_epoch_finished(run, metrics):\n    raise ValueError('rude')")

@@ -24,7 +24,7 @@ def puffer_envs():
 
 @hookimpl
 def puffer_policies():
-    return [PolicySpec("toy-net", encoder="puffer_toy.policy:Encoder")]
+    return [PolicySpec("toy-net", encoder="puffer_toy.policy:Encoder", options="puffer_toy.options:NetOptions")]
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""An encoder: one linear layer, drawn from the generator that every encoder gets."""
+"""An encoder: two linear layers, drawn from the generator that every encoder gets."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from torch import nn
 
 
 class Encoder(nn.Module):
-    def __init__(self, observation_space, width, bias, generator):
+    def __init__(self, observation_space, width, bias, generator, options):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(width, observation_space.shape[0]).normal_(generator=generator))
+        assert isinstance(options.names, tuple)
+        sizes = (options.inner, observation_space.shape[0]), (width, options.inner)
+        first, second = (torch.empty(size).normal_(generator=generator) for size in sizes)
+        self.first, self.second = nn.Parameter(first), nn.Parameter(second)
 
     def forward(self, observations):
-        return observations @ self.weight.T
+        return observations @ self.first.T @ self.second.T
