@@ -64,6 +64,11 @@ class Optimizer(ABC):
     def clip(self, max_norm: float) -> float:
         """Scale the gradient down to ``max_norm`` where it is longer; return its length before."""
         norm = float(self.gradient.norm())
+        if norm == math.inf and (largest := float(self.gradient.abs().max())) < math.inf:
+            # The squares are too large for the dtype, the gradient is not: its length is taken in units of its largest.
+            norm = float(self.gradient.div_(largest).norm())
+            self.gradient.mul_(min(largest, max_norm / norm))
+            return largest * norm
         if norm > max_norm:
             self.gradient.mul_(max_norm / (norm + 1e-6))
         return norm

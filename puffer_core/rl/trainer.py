@@ -212,7 +212,9 @@ class PuffeRL:
         """Clip and apply the gradient, unless a loss or the gradient is not finite: then stop, weights untouched."""
         norm = self.optimizer.clip(self.config.train.max_grad_norm)
         if not (math.isfinite(norm) and bool(losses.isfinite().all())):
-            raise NonFiniteError(self._explain(rows, losses), hint="the last checkpoint is whole")
+            raise NonFiniteError(
+                self._explain(rows, losses), hint="no weight was changed by it; a lower --train.learning-rate may help"
+            )
         self.optimizer.step(learning_rate)
         self.gradient_steps += 1
         self._clock.mark("optimiser")
@@ -232,7 +234,7 @@ class PuffeRL:
     def mean_and_log(self) -> dict[str, float]:
         """Return the metrics since the last call, named as in ``metrics.jsonl``."""
         now, profile = time.perf_counter(), self.profile
-        rates = rates_at(self.config.train, self.epoch, self.total_epochs)
+        rates = rates_at(self.config.train, max(0, self.epoch - 1), self.total_epochs)  # those train() used last
         last_step, last_time, last_profile = self._last_log
         self._last_log = (self.global_step, now, profile)
         metrics: dict[str, float] = {

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from puffer_core.errors import ShapeError
 from puffer_core.rl.advantage import compute_advantages
+from puffer_core.rl.replay import normalize
 
 NAN = float("nan")
 
@@ -87,6 +88,35 @@ RATIO = (0.5, 2, 1.5, 0.8)
 )
 def test_advantages_match_test_h(row: dict[str, Any], options: dict[str, Any], expected: tuple[float, ...]) -> None:
     assert one_row(**row, gamma=0.9, **options) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("row", "gae_lambda", "expected"),
+    [
+        (P, 0.8, (0.397, -1, 2.5124, 2.72)),
+        (Q, 0.8, (0.80344512, 1.040896, -0.0432, -0.0725)),
+        (P, 1, (0.1, -1, 2.948, 2.72)),
+        (Q, 1, (0.8471475, 0.941275, -0.06525, -0.0725)),
+    ],
+)
+def test_returns_match_test_h(row: dict[str, Any], gae_lambda: float, expected: tuple[float, ...]) -> None:
+    found = one_row(**row, gamma=0.9, gae_lambda=gae_lambda)
+    returns = [a + v for a, v in zip(found, row["values"], strict=False)]
+    assert returns == pytest.approx(expected, abs=1e-9)
+
+
+def test_priorities_and_normalisation_match_test_h() -> None:
+    both = torch.tensor([one_row(**row, gamma=0.9, gae_lambda=0.8) for row in (P, Q)], dtype=torch.float64).t()
+    assert both.abs().sum(0).tolist() == pytest.approx((6.4854, 1.61004112), abs=1e-9)
+    assert (float(both.mean()), float(both.std())) == pytest.approx((0.45725514, 1.3927549), abs=1e-7)
+    assert torch.allclose(normalize(both, None), (both - 0.45725514) / 1.3927549, atol=1e-6)
+
+
+def test_advantages_read_the_last_column() -> None:
+    lost = (-0.003, -1.65, 0.67, 0)
+    assert one_row(**P, gamma=0.9, gae_lambda=0.8) != pytest.approx(lost)
+    shorter = {name: column[:-1] for name, column in P.items()}
+    assert one_row(**shorter, gamma=0.9, gae_lambda=0.8) == pytest.approx(lost[:-1])
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,14 @@ def test_explained_variance_matches_test_4d() -> None:
     assert explained_variance(advantages * 0, values * 0, None) != explained_variance(advantages, values, None)
 
 
+def test_kl_estimates_match_test_4d() -> None:
+    batch = targets(2, actions=torch.tensor([0, 1]), logprobs=double([0.5, 0.5]).log() - double([0.1, -0.2]))
+    layout = ActionLayout.from_space(spaces.Discrete(2))
+    _, terms, _ = ppo_loss(leaf([[0, 0], [0, 0]]), leaf([0, 0]), None, layout, batch, COEFS)
+    found = dict(zip(TERMS, terms.tolist(), strict=True))
+    assert (found["old_kl"], found["kl"]) == pytest.approx((0.05, 0.0119508), abs=5e-8)
+
+
 def plain_loss(logits: Tensor, values: Tensor, logstd: Tensor | None, layout: ActionLayout, batch: Targets) -> Tensor:
     """The formulas of 4.1, as autograd sees them, on live steps only."""
     live = torch.ones_like(values, dtype=torch.bool) if batch.live is None else batch.live

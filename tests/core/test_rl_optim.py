@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -100,6 +101,24 @@ def test_clip_scales_by_the_global_norm() -> None:
     assert muon.gradient.tolist() == pytest.approx((0.9, 1.2))
     assert muon.clip(float("inf")) == pytest.approx(1.5)
     assert muon.gradient.tolist() == pytest.approx((0.9, 1.2))
+
+
+@pytest.mark.parametrize("max_norm", [1.5, float("inf")])
+def test_clip_measures_a_gradient_whose_squares_overflow(max_norm: float) -> None:
+    muon = Muon({"w": nn.Parameter(torch.zeros(3))}, momentum=0.9)
+    muon.gradient.copy_(torch.tensor([3e30, -4e30, 0.0]))
+    assert muon.clip(max_norm) == pytest.approx(5e30)
+    length = min(max_norm, 5e30)
+    assert muon.gradient.tolist() == pytest.approx((0.6 * length, -0.8 * length, 0.0))
+    assert muon.first_non_finite() is None
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_clip_leaves_what_is_not_finite_to_be_found(number: float) -> None:
+    muon = Muon({"a": nn.Parameter(torch.zeros(1)), "b": nn.Parameter(torch.zeros(2))}, momentum=0.9)
+    muon.gradient.copy_(torch.tensor([3e30, 1.0, number]))
+    assert not math.isfinite(muon.clip(1.5))
+    assert muon.first_non_finite() == "b"
 
 
 def test_adam_equals_that_of_torch() -> None:

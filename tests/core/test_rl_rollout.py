@@ -64,8 +64,13 @@ def test_rollout_matches_test_h() -> None:
     found = advantages(rollout.fold(0.9, 0.8), rollout.values, torch.ones(4, 2), 1.0, 1.0)
     assert found[:, 0].tolist() == pytest.approx((-0.003, -1.65, 2.4124, 2.42), abs=1e-6)
     assert found[:, 1].tolist() == pytest.approx((0.30344512, 0.740896, -0.4432, -0.1225), abs=1e-6)
+    last = rollout.observations[-1].clone()
     rollout.collect()
     assert rollout.values[0].tolist() == pytest.approx((0.8, 0.7))
+    # Had the state after o_4 been carried, o_4 would be consumed twice, and the next V_0 1.05 and 1.
+    _, _, consumed = policy.forward_eval(last, torch.tensor([[[1.0], [0.0]]]))
+    _, twice, _ = policy.forward_eval(last, consumed)
+    assert twice.tolist() == pytest.approx((1.05, 1.0))
     assert rollout.snapshot.flatten().tolist() == [1.0, 0.0]
 
 

@@ -205,6 +205,15 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_move() -> None:
     assert torch.equal(weights(trainer), before)
 
 
+def test_a_gradient_whose_squares_overflow_is_clipped_and_training_goes_on() -> None:
+    trainer = make_trainer(noise(), max_grad_norm=1.5)
+    trainer.evaluate()
+    gradient_of = trainer.optimizer.gradient_of
+    trainer.optimizer.gradient_of = lambda loss: gradient_of(loss) * 1e25  # type: ignore[method-assign]
+    assert all(math.isfinite(loss) for loss in trainer.train().values())
+    assert float(trainer.optimizer.gradient.norm()) == pytest.approx(1.5, rel=1e-5)
+
+
 def test_a_gradient_that_is_not_finite_names_the_parameter() -> None:
     trainer = make_trainer(noise())
     trainer.evaluate()
@@ -255,7 +264,8 @@ def test_schedules_reach_the_update() -> None:
     seen: list[float] = []
     step = trainer.optimizer.step
     trainer.optimizer.step = lambda rate: (seen.append(rate), step(rate))[1]  # type: ignore[method-assign]
-    run(trainer, 4)
+    rows = run(trainer, 4)
+    assert [row["train/learning_rate"] for row in rows] == seen[1::2]
     assert seen[::2] == pytest.approx([0.02 * (1 + math.cos(math.pi * e / 4)) / 2 for e in range(4)])
 
 
