@@ -81,25 +81,24 @@ class Plan:
         )
 
 
-def plan(config: Config, agents_per_env: int, *, is_native: bool, world_size: int = 1) -> Plan:
+def plan(config: Config, agents_per_env: int, *, is_native: bool) -> Plan:
     """Return the counts of a run.
 
     Args:
         config: The configuration; origins tell what a person set.
         agents_per_env: Rows of one instance of an environment in C, or of one environment object in Python.
         is_native: Whether the environment is one in C, which has ``env.num_envs`` instances per object.
-        world_size: Processes that train together, each with these counts.
 
     Raises:
         OptionError: If what was set can't be met within a tenth, or would train nothing; the hint has legal numbers.
     """
-    ask = _ask(config, agents_per_env, is_native, world_size)
+    ask = _ask(config, agents_per_env, is_native)
     fitted = _fit(ask)
     problem = _problem(fitted)
     if problem:
         raise OptionError(problem, hint=_legal(ask, fitted))
     minibatch, per_epoch = _minibatch(fitted), _per_epoch(fitted)
-    epochs = fitted.total // fitted.rollout
+    epochs = fitted.total // fitted.batch
     return Plan(
         num_envs=fitted.inner * fitted.outer,
         num_agents=fitted.rows,
@@ -107,7 +106,7 @@ def plan(config: Config, agents_per_env: int, *, is_native: bool, world_size: in
         minibatch_size=minibatch,
         minibatches_per_epoch=per_epoch,
         epochs=epochs,
-        steps=epochs * fitted.rollout,
+        steps=epochs * fitted.batch,
         steps_asked=ask.total,
         gradient_steps=epochs * per_epoch,
         keys=({"env.num_envs": fitted.inner} if is_native else {}) | {"vec.num_envs": fitted.outer},
@@ -127,7 +126,6 @@ class _Ask:
     outer: int
     unit: int
     agents: int
-    world: int
     is_native: bool
     fixed: frozenset[str]
 
@@ -140,13 +138,9 @@ class _Ask:
         return self.rows * self.horizon
 
     @property
-    def rollout(self) -> int:
-        return self.batch * self.world
-
-    @property
     def loss(self) -> float:
         """The share of the steps asked for that whole rollouts leave out."""
-        return (self.total % self.rollout) / self.total
+        return (self.total % self.batch) / self.total
 
 
 _KEYS = {
@@ -159,7 +153,7 @@ _KEYS = {
 }
 
 
-def _ask(config: Config, agents: int, is_native: bool, world: int) -> _Ask:
+def _ask(config: Config, agents: int, is_native: bool) -> _Ask:
     train, vec = config.train, config.vec
     workers = 1 if vec.num_workers == "auto" else vec.num_workers
     batch = 1 if vec.batch_size == "auto" or not vec.zero_copy else vec.batch_size
@@ -181,7 +175,6 @@ def _ask(config: Config, agents: int, is_native: bool, world: int) -> _Ask:
         outer=int(outer),
         unit=unit,
         agents=agents,
-        world=world,
         is_native=is_native,
         fixed=frozenset(name for name, key in _KEYS.items() if fixed(config, key)),
     )
@@ -200,7 +193,7 @@ def _uneven(outer: int, unit: int, workers: int, batch: int) -> OptionError:
 
 def _fit(ask: _Ask) -> _Ask:
     """Return the ask with fewer environments where their number is a proposal and the run is short."""
-    limit = ask.total // (LEAST_ROLLOUTS * ask.horizon * ask.world)
+    limit = ask.total // (LEAST_ROLLOUTS * ask.horizon)
     can_inner = ask.is_native and "inner" not in ask.fixed
     can_outer = "outer" not in ask.fixed
     if can_inner and ask.rows > limit:
@@ -228,12 +221,12 @@ def _per_epoch(ask: _Ask) -> int:
 
 def _problem(ask: _Ask) -> str | None:
     """Return why these numbers can't be used, None if they can."""
-    made = ask.total // ask.rollout * ask.rollout
-    size = f"{ask.rows} agents x {ask.horizon} steps" + (f" x {ask.world} processes" if ask.world > 1 else "")
+    made = ask.total // ask.batch * ask.batch
+    size = f"{ask.rows} agents x {ask.horizon} steps"
     if made == 0:
-        return f"{_named(ask, 'total')} is less than one rollout, {ask.rollout}: {size}"
+        return f"{_named(ask, 'total')} is less than one rollout, {ask.batch}: {size}"
     if "total" in ask.fixed and ask.loss > TOLERANCE:
-        rollouts = f"whole rollouts of {ask.rollout} ({size})"
+        rollouts = f"whole rollouts of {ask.batch} ({size})"
         return f"{_named(ask, 'total')} can't be met: {rollouts} make {made}, {ask.loss:.0%} less"
     minibatch = _minibatch(ask)
     if "minibatch" in ask.fixed and abs(minibatch - ask.minibatch) > TOLERANCE * ask.minibatch:
@@ -256,9 +249,9 @@ def _notes(config: Config, ask: _Ask, fitted: _Ask) -> Iterable[str]:
     if minibatch != ask.minibatch:
         reason = f"a multiple of horizon {ask.horizon:,}, at most one rollout of {fitted.batch:,}"
         yield f"train.minibatch_size is {minibatch:,} instead of {ask.minibatch:,}: {reason}"
-    epochs, rest = divmod(fitted.total, fitted.rollout)
+    epochs, rest = divmod(fitted.total, fitted.batch)
     if rest:
-        reason = f"{epochs:,} whole rollouts of {fitted.rollout:,}"
+        reason = f"{epochs:,} whole rollouts of {fitted.batch:,}"
         yield f"train.total_timesteps is {fitted.total - rest:,} instead of {fitted.total:,}: {reason}"
 
 
@@ -282,7 +275,7 @@ def _legal(ask: _Ask, fitted: _Ask) -> str:
 
 def _together(ask: _Ask, fitted: _Ask) -> Iterable[str]:
     """Yield changes of several keys that are legal together."""
-    fitted = replace(fitted, total=-(-fitted.total // fitted.rollout) * fitted.rollout)
+    fitted = replace(fitted, total=-(-fitted.total // fitted.batch) * fitted.batch)
     fitted = replace(fitted, minibatch=_minibatch(fitted))
     fitted = replace(fitted, replay=max(fitted.replay, _least_replay(fitted)))
     for name in ("total", "minibatch", "replay"):
@@ -297,16 +290,16 @@ def _least_replay(ask: _Ask) -> float:
 
 def _candidates(ask: _Ask) -> dict[str, list[Any]]:
     """Return, for each number, values that may be legal when everything else stays as it is."""
-    per_env = ask.agents * ask.horizon * ask.world
+    per_env = ask.agents * ask.horizon
     whole = ask.minibatch // ask.horizon * ask.horizon
     trained = math.floor(ask.replay * ask.rows + 1e-9) * ask.horizon
     shares = [ask.total // count for count in range(1, 11)]
-    least_batch = math.ceil(ask.minibatch / min(1.0, ask.replay)) * ask.world
+    least_batch = math.ceil(ask.minibatch / min(1.0, ask.replay))
     return {
-        "total": [(ask.total // ask.rollout + extra) * ask.rollout for extra in (0, 1)],
+        "total": [(ask.total // ask.batch + extra) * ask.batch for extra in (0, 1)],
         "inner": [size // (per_env * ask.outer) for size in shares] + [-(-least_batch // (per_env * ask.outer))],
         "outer": [size // (per_env * ask.inner * ask.unit) * ask.unit for size in shares],
-        "horizon": [size // (ask.rows * ask.world) for size in shares] + [ask.minibatch],
+        "horizon": [size // ask.rows for size in shares] + [ask.minibatch],
         "minibatch": [min(whole, ask.batch), whole + ask.horizon, min(trained, ask.minibatch)],
         "replay": [_least_replay(ask)],
     }

@@ -20,8 +20,8 @@ SPEC = EnvSpec("toy/open", make="toy:Open")
 KEYS = ("total_timesteps", "horizon", "minibatch_size", "replay_ratio")
 
 
-def planned(*options: str, agents: int = 1, is_native: bool = True, world_size: int = 1) -> Plan:
-    return plan(load(SPEC, options=options), agents, is_native=is_native, world_size=world_size)
+def planned(*options: str, agents: int = 1, is_native: bool = True) -> Plan:
+    return plan(load(SPEC, options=options), agents, is_native=is_native)
 
 
 def configured(fixed: set[str], envs: Any = "auto", objects: Any = "auto", **train: Any) -> Config:
@@ -181,14 +181,6 @@ def test_plan_rounds_objects_of_an_ini_to_whole_shares_and_says_so() -> None:
     assert counts.notes[0] == "vec.num_envs is 6 instead of 8: a multiple of 3"
 
 
-def test_plan_counts_steps_over_all_processes() -> None:
-    counts = planned("--train.total-timesteps=2.3M", world_size=2)
-    assert counts.steps == counts.epochs * 2 * counts.batch_size
-    assert counts.num_agents == 2_300_000 // (8 * 64 * 2)
-    with pytest.raises(OptionError, match="4096 agents x 64 steps x 2 processes"):
-        planned("--train.total-timesteps=300000", "--env.num-envs=4096", world_size=2)
-
-
 def test_plan_does_not_floor_a_product_that_is_whole() -> None:
     counts = planned("--env.num-envs=100", "--train.horizon=1", "--train.minibatch-size=1", "--train.replay-ratio=.29")
     assert counts.minibatches_per_epoch == 29
@@ -227,18 +219,18 @@ ASKS = st.fixed_dictionaries(
 
 
 @settings(max_examples=300, deadline=None)
-@given(ASKS, st.integers(1, 300), st.booleans(), st.integers(1, 3))
-def test_every_plan_is_consistent_and_trains(ask: dict[str, Any], agents: int, is_native: bool, world: int) -> None:
+@given(ASKS, st.integers(1, 300), st.booleans())
+def test_every_plan_is_consistent_and_trains(ask: dict[str, Any], agents: int, is_native: bool) -> None:
     config = configured(**ask)
     fixed = ask["fixed"]
     try:
-        counts = plan(config, agents, is_native=is_native, world_size=world)
+        counts = plan(config, agents, is_native=is_native)
     except OptionError:
         return
     assert counts.gradient_steps == counts.epochs * counts.minibatches_per_epoch >= 1
     assert counts.num_agents == counts.num_envs * agents >= agents
-    assert counts.steps == counts.epochs * counts.batch_size * world <= counts.steps_asked == ask["total_timesteps"]
-    assert counts.steps_asked - counts.steps < counts.batch_size * world
+    assert counts.steps == counts.epochs * counts.batch_size <= counts.steps_asked == ask["total_timesteps"]
+    assert counts.steps_asked - counts.steps < counts.batch_size
     assert counts.minibatch_size % counts.horizon == 0
     assert counts.horizon <= counts.minibatch_size <= counts.batch_size
     assert counts.horizon == ask["horizon"]
@@ -257,7 +249,7 @@ def test_every_plan_is_consistent_and_trains(ask: dict[str, Any], agents: int, i
     }
     told = {note.partition(" ")[0] for note in counts.notes}
     assert {key for key, is_changed in changed.items() if is_changed} <= told
-    again = plan(counts.apply(config), agents, is_native=is_native, world_size=world)
+    again = plan(counts.apply(config), agents, is_native=is_native)
     assert again == counts.__class__(**{**vars(counts), "notes": again.notes})
 
 

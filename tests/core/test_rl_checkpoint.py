@@ -283,6 +283,19 @@ def test_wrapped_policies_are_saved_under_plain_names() -> None:
     assert all(name.startswith("module.") for name in checkpoint.plain(inner).state_dict())
 
 
+@pytest.mark.slow
+def test_policies_under_ddp_and_compile_are_saved_under_plain_names() -> None:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        policy = torch.nn.Linear(2, 2)
+        wrapped = torch.nn.parallel.DistributedDataParallel(policy)
+        assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
+        assert checkpoint.plain(wrapped) is policy
+        assert checkpoint.plain(torch.compile(wrapped)) is policy
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_failed_write_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = saved(tmp_path / "c")
     before = {file.name: file.read_bytes() for file in (tmp_path / "c").iterdir()}
