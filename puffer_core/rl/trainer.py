@@ -29,6 +29,7 @@ from puffer_core.rl.rollout import Rollout
 from puffer_core.rl.schedule import Rates, rates_at
 from puffer_core.rl.streams import environment_seed, generator
 from puffer_core.rl.workers import OneThreadPerOperation, Workers, cut
+from puffer_core.scores import score_of
 
 if TYPE_CHECKING:
     from puffer_core.vector.base import Vector
@@ -253,7 +254,7 @@ class PuffeRL:
         }
         if self.episodes:
             metrics["env/n"] = self.episodes
-            score = metrics.get("env/score", metrics.get("env/episode_return"))
+            score = score_of(metrics)
             if score is not None:
                 metrics["score"] = score
         self.episodes = 0.0

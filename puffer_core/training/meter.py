@@ -6,23 +6,21 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
+from puffer_core.scores import score_of
+
 Metrics = Mapping[str, float]
 
+_OF_THE_ROW = ("step", "seconds", "steps_per_second", "score")
 SCORE_WINDOW = 100
 """Logged episodes that a training score is the mean of, at least."""
-
-
-def score_of(metrics: Metrics, prefix: str = "env/") -> float | None:
-    """Return the environment's ``score``, else its ``episode_return``, else None."""
-    value = metrics.get(f"{prefix}score", metrics.get(f"{prefix}episode_return"))
-    return None if value is None else float(value)
 
 
 class Meter:
     """Merges the metrics of rollouts into one row.
 
     ``env/*`` are means weighted by ``env/n``, ``loss/*`` plain means, ``perf/*`` sums of seconds; of all else the
-    last value counts. A NaN means "not defined for this rollout" and is left out.
+    last value counts. A NaN means "not defined for this rollout" and is left out. Time, speed and score of a rollout,
+    which a trainer used by itself reports, give way to those of the run and of the whole row.
     """
 
     def __init__(self, step: int, seconds: float) -> None:
@@ -43,7 +41,7 @@ class Meter:
         """Take in the metrics of one rollout."""
         episodes = float(metrics.get("env/n", 1.0))
         for name, value in metrics.items():
-            if math.isnan(value):
+            if name in _OF_THE_ROW or math.isnan(value):
                 continue
             if name == "env/n" or name.startswith("perf/"):
                 self._sums[name] = self._sums.get(name, 0.0) + value
@@ -68,7 +66,7 @@ class Meter:
         score = score_of(means)
         if score is not None:
             row["score"] = score
-        row |= {name: value for name, value in (means | self._last).items() if name not in row}
+        row |= means | self._last
         self._begin(step, seconds)
         return row
 

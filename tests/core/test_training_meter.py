@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from puffer_core.training.meter import Meter, ScoreWindow, score_of
+from puffer_core.training.meter import Meter, ScoreWindow
 
 
 def test_meter_weights_the_environment_by_episodes_and_sums_times() -> None:
@@ -48,10 +48,16 @@ def test_meter_leaves_out_what_is_not_defined() -> None:
     assert row["loss/policy"] == 2.0
 
 
-def test_score_is_the_return_where_the_environment_has_no_score() -> None:
-    assert score_of({"env/episode_return": 3.0}) == 3.0
-    assert score_of({"env/episode_return": 3.0, "env/score": 1.0}) == 1.0
-    assert score_of({}) is None
+def test_meter_replaces_time_speed_and_score_of_single_rollouts() -> None:
+    meter = Meter(100, 5.0)
+    for step, score in ((10, 1.0), (20, 3.0)):
+        meter.add(
+            {"step": step, "seconds": 0.1, "steps_per_second": 9.0, "score": score, "env/score": score, "env/n": 1.0}
+        )
+    row = meter.take(120, 7.0)
+    assert (row["step"], row["seconds"], row["steps_per_second"], row["score"]) == (120, 7.0, 10.0, 2.0)
+    meter.add({"epoch": 3, "score": 4.0})
+    assert "score" not in meter.take(140, 8.0)
 
 
 def test_score_window_waits_for_a_hundred_episodes() -> None:
