@@ -97,8 +97,8 @@ def main(args: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return 130
+    except (KeyboardInterrupt, click.Abort) as stop:
+        return int(getattr(stop, "exit_code", 130))
     except BrokenPipeError:
         if not _reader_is_gone():
             raise
@@ -110,7 +110,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return _report(error.format_message(), f"`{path} --help` says how it is called")
     except click.ClickException as error:
         return _report(error.format_message(), None)
-    return result if isinstance(result, int) else 0
+    return result if type(result) is int else 0
 
 
 def take_plugin_options(args: Sequence[str]) -> tuple[bool, list[str], list[str]]:

@@ -41,6 +41,8 @@ def train_with(verb: str, env: str, args: Sequence[str], as_json: bool) -> int:
                 console=reporter,
             )
         except training.Interrupted as interrupted:
+            if not interrupted.result:
+                raise
             result, code = interrupted.result, interrupted.exit_code
     emit(result, as_json, train_summary)
     return code

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -67,6 +69,13 @@ class Reporter:
         """Tell what a person should know; never dropped."""
         self.errors.print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
+    def warn_at_once(self, text: str) -> None:
+        """Warn from a signal handler: a bare write, since what the signal interrupted may hold locks and buffers."""
+        _write_bare(2, f"warning: {text}\n")
+
+    def abandon(self) -> None:
+        """Give the terminal back from a signal handler, before the process ends at once."""
+
 
 class PlainReporter(Reporter):
     """One line every few seconds, for files, pipes and CI logs."""
@@ -109,6 +118,21 @@ class LiveReporter(Reporter):
             live, self._live = self._live, None
             live.stop()
 
+    def warn_at_once(self, text: str) -> None:
+        """Write over the last line of the panel, where the cursor is; the next drawing replaces it."""
+        _write_bare(self._descriptor(), f"\r\x1b[K{text}")
+
+    def abandon(self) -> None:
+        """Show the cursor."""
+        if self._live is not None:
+            _write_bare(self._descriptor(), "\x1b[?25h\n")
+
+    def _descriptor(self) -> int:
+        try:
+            return self.console.file.fileno()
+        except OSError:  # not a file, as in a notebook
+            return 2
+
     def draw(self, snapshot: Snapshot) -> None:
         """Draw the panel."""
         if self._live is not None:
@@ -117,6 +141,11 @@ class LiveReporter(Reporter):
     def say(self, text: str) -> None:
         """Print ``text`` above the panel."""
         self.console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _write_bare(descriptor: int, text: str) -> None:
+    with suppress(OSError):
+        os.write(descriptor, text.encode())
 
 
 def make_reporter(*, json: bool = False, console: Console | None = None) -> Reporter:

@@ -122,57 +122,67 @@ class _Command:
         self, env: EnvLike, request: Request, reporter: Reporter, rest: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         self._env, self._request, self._reporter, self._rest = named(env), request, reporter, rest
+        self._signals = StopSignals(self._tell_first, reporter.abandon)
         self._session: Session | None = None
         self.result: dict[str, Any] = {}
 
     def __enter__(self) -> _Command:
+        self._signals.__enter__()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._session is None:
-            return
         try:
-            if error is not None and not isinstance(error, Interrupted):
-                self._session.fail(error)
+            if self._session is not None:
+                self._close(self._session, error)
+        finally:
+            self._signals.__exit__()
+
+    def _close(self, session: Session, error: BaseException | None) -> None:
+        try:
+            if error is not None and not (isinstance(error, Interrupted) and error.result):
+                session.fail(error)
                 self._write_result({**(self.result or self._collect()), "error": describe(error)})
         finally:
-            self._session.close()
+            session.close()
 
     def train(self) -> None:
         """Prepare, build and train; afterwards `result` is complete but for an evaluation."""
         locate(self._env)  # a name that does not exist is told before anything heavy is imported
         self._reporter.show(lambda: Snapshot(locate(self._env)[1]))
         session = self._session = self._open()
-        with StopSignals(self._tell_first, self._reporter.close) as signals:
-            session.train(signals)
-        self.result = self._collect()
-        session.finish(session.result())
-        session.close()
-        self._write_result(self.result)
-        if signals.number is not None:
-            raise Interrupted(signals.number, self.result)
+        with self._signals.held():
+            session.train(self._signals)
+            self.result = self._collect()
+            session.finish(session.result())
+            session.close()
+            self._write_result(self.result)
+        if self._signals.number is not None:
+            raise Interrupted(self._signals.number, self.result)
 
     def evaluate(self) -> None:
         """Add score, spread and number of episodes of the last checkpoint to `result`."""
-        from puffer_core.evaluate import evaluate
-
         assert self._session is not None
-        session, checkpoint = self._session, self.result["checkpoint"]
-        episodes = session.prepared.job.config.base.eval_episodes
-        session.status = "evaluating"
-        self._reporter.show(session.snapshot, force=True)
+        session = self._session
         try:
-            if checkpoint is None:
-                raise RunError("there is no checkpoint to evaluate")
-            found = evaluate(self._env, load=checkpoint, episodes=episodes, console=self._reporter)
+            found = self._evaluate(session)
         except KeyboardInterrupt as error:
             session.status = "interrupted"
             self._write_result(self.result)
-            raise Interrupted(signal.SIGINT, self.result) from error
+            raise Interrupted(self._signals.number or signal.SIGINT, self.result) from error
         self.result |= {key: found[key] for key in ("score", "score_stderr", "episodes")}
         session.status = session.outcome
         self._reporter.show(session.snapshot, force=True)
         self._write_result(self.result)
+
+    def _evaluate(self, session: Session) -> dict[str, Any]:
+        from puffer_core.evaluate import evaluate
+
+        session.status = "evaluating"
+        self._reporter.show(session.snapshot, force=True)
+        if self.result["checkpoint"] is None:
+            raise RunError("there is no checkpoint to evaluate")
+        episodes = session.prepared.job.config.base.eval_episodes
+        return evaluate(self._env, load=self.result["checkpoint"], episodes=episodes, console=self._reporter)
 
     def _collect(self) -> dict[str, Any]:
         assert self._session is not None
@@ -229,12 +239,12 @@ class _Command:
             self._reporter.warn(
                 "the environments can't be restored and begin anew: the run goes on, but not bit for bit"
             )
-        directory.rewind(trainer.global_step)
-        self._reporter.say(f"resuming {directory.path} at step {trainer.global_step:,}")
         limit = self._request.stop_at
         if limit is not None and limit <= trainer.global_step:
             msg = f"--train.stop-at {limit} is behind the run, which is at step {trainer.global_step}"
             raise OptionError(msg, hint="give a later step, or leave it out")
+        directory.rewind(trainer.global_step)
+        self._reporter.say(f"resuming {directory.path} at step {trainer.global_step:,}")
         return checkpoint
 
     def _explain(self, prepared: Prepared) -> None:
@@ -245,7 +255,7 @@ class _Command:
             self._reporter.say(note)
 
     def _tell_first(self, name: str) -> None:
-        self._reporter.warn(f"{name}: the run is saved after this rollout; once more ends it at once")
+        self._reporter.warn_at_once(f"{name}: the run is saved after this rollout; once more ends it at once")
 
     def _write_result(self, result: Mapping[str, Any]) -> None:
         assert self._session is not None

@@ -22,7 +22,7 @@ from puffer_core.training.signals import StopSignals
 from puffer_core.training.trainer import Trainer
 
 ROW_SECONDS = 0.6
-"""Rows of ``metrics.jsonl`` are at least this far apart, the first and the last apart."""
+"""Rows of ``metrics.jsonl`` are at least this far apart, but for the first and those before a checkpoint."""
 HISTORY = 256
 """Scores that the console's trend is drawn from."""
 
@@ -100,7 +100,6 @@ class Session:
             if reason is None and self._checkpoint_is_due():
                 self.save("on schedule")
         self._ended = self._clock()
-        self._write_row(force=True)
         self.save(reason)
         done = self.trainer.epoch >= self.trainer.total_epochs
         self.status = self.outcome = "interrupted" if signals.number is not None else "finished" if done else "stopped"
@@ -127,6 +126,7 @@ class Session:
         step = self.trainer.global_step
         if self.saved is not None and self.saved[0] == step:
             return self.saved[1]
+        self._write_row(force=True)  # what the meter holds is in no checkpoint
         try:
             with self.directory.saving(step) as folder:
                 self.trainer.save(folder)

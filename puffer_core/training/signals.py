@@ -1,12 +1,12 @@
-"""Stopping a run from outside: the first signal asks it to end at the next whole rollout, the second ends it now."""
+"""Stopping a run from outside: the first signal asks it to end where it is whole, the second ends it now."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -17,7 +17,7 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
         number: The signal.
-        result: What the run would have returned, up to where it got.
+        result: What the run would have returned, up to where it got; empty where it had not begun.
     """
 
     def __init__(self, number: int, result: dict[str, object]) -> None:
@@ -34,8 +34,11 @@ class Interrupted(KeyboardInterrupt):
 class StopSignals:
     """Counts SIGINT and SIGTERM while it is entered, and puts the handlers before it back when it is left.
 
+    The first signal raises `Interrupted` where the program is, or inside `held` only sets `number`. The second one ends
+    the process. What the handler calls may touch no lock and no buffer: the signal may have come amid a print.
+
     Args:
-        on_first: Called in the handler of the first signal with its name, to tell a person what happens next.
+        on_first: Called in the handler of a first signal that is held, with its name, to tell what happens next.
         on_second: Called before the process ends, to restore the terminal.
 
     Outside the main thread signals can't be caught, and nothing happens.
@@ -45,6 +48,7 @@ class StopSignals:
         self.number: int | None = None
         self._on_first = on_first
         self._on_second = on_second
+        self._is_held = False
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> StopSignals:
@@ -58,11 +62,20 @@ class StopSignals:
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._previous.clear()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let the first signal only set `number`; whoever is inside looks at it."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.number is None:
-            self.number = number
-            self._on_first(signal.Signals(number).name)
-            return
-        self._on_second()
-        sys.stderr.flush()
-        os._exit(128 + number)
+        if self.number is not None:
+            self._on_second()
+            os._exit(128 + number)
+        self.number = number
+        if not self._is_held:
+            raise Interrupted(number, {})
+        self._on_first(signal.Signals(number).name)

@@ -162,6 +162,32 @@ def test_first_signal_saves_a_checkpoint_and_the_run_goes_on_from_it(fake: Any, 
     assert rest["steps"] == result["steps"] + 64
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_the_evaluation_and_leaves_the_result_of_training(fake: Any, number: signal.Signals) -> None:
+    process = start(fake, "run", "match", *SMALL, "--episodes", "10_000_000")
+    wait_for(process, "evaluating")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (128 + number, "")
+    assert "2,048 of 2,048 asked" in out
+    (result,) = (home(fake) / "runs/fake/match").glob("*/result.json")
+    saved = json.loads(result.read_text())
+    assert (saved["status"], saved["steps"], saved["score"]) == ("interrupted", 2048, None)
+
+
+def test_signal_before_training_leaves_nothing_behind(fake: Any) -> None:
+    fake.add("slow-env", modules={"slow_env": SLOW.replace("def step(self, actions):", "def __init__(self):")})
+    source = '@hookimpl\ndef puffer_envs():\n    return [EnvSpec("slow/start", make="slow_env:Slow")]\n'
+    fake.plugin("slow", source)
+    with start(fake, "train", "slow/start", *SMALL) as process:
+        wait_for(process, "stepping")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert not (home(fake) / "runs").exists()
+
+
 def test_second_signal_ends_at_once(fake: Any) -> None:
     fake.add("slow-env", modules={"slow_env": SLOW})
     source = '@hookimpl\ndef puffer_envs():\n    return [EnvSpec("slow/step", make="slow_env:Slow")]\n'

@@ -171,14 +171,19 @@ def test_resume_refuses_a_run_of_another_environment(tmp_path: Path) -> None:
 
 def test_resume_refuses_a_stop_behind_the_run(tmp_path: Path) -> None:
     part = train(SAVING, options=small(tmp_path), stop_at=640)
+    directory = RunDirectory.open(part["run_dir"])
+    directory.append_metrics({"step": 1280, "seconds": 99.0})
     with pytest.raises(OptionError, match="stop-at 640 is behind the run"):
         train(SAVING, resume=part["run_dir"], stop_at=640)
+    assert directory.metrics()[-1]["step"] == 1280  # a command that is refused drops no rows
 
 
 def test_checkpoints_come_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
     result = train(MATCH, options=small(tmp_path, checkpoint_interval="10"))
     names = sorted(path.name for path in (Path(result["run_dir"]) / "checkpoints").iterdir() if path.is_dir())
     assert [int(name) for name in names] == [640, 1280, 1920, 2048]
+    # A run that is killed goes on from a checkpoint, so everything up to there is in the rows.
+    assert {640, 1280, 1920, 2048} <= {row["step"] for row in RunDirectory.open(result["run_dir"]).metrics()}
 
 
 def test_checkpoints_come_after_seconds(tmp_path: Path) -> None:
