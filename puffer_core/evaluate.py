@@ -21,6 +21,7 @@ from puffer_core.config import Config
 from puffer_core.config.options import spell
 from puffer_core.console import Reporter
 from puffer_core.errors import OptionError, RunError
+from puffer_core.scores import SCORE_FIELDS
 from puffer_core.screens import FilmScreen, TextScreen, require_renderer
 from puffer_core.specs import EnvSpec
 from puffer_core.training.job import EnvLike, choose_device, describe_job, locate, named, with_value
@@ -35,7 +36,7 @@ NATIVE_ROWS = 1024
 PYTHON_ROWS = 64
 """The same for environments in Python, which gain nothing from more."""
 MAX_STEPS = 30_000
-"""Steps that one episode may take, as long as an episode of Atari; beyond it the evaluation stops and says so."""
+"""Steps that one episode may take, as long as an episode of Atari; a row beyond it is given up, as is told."""
 RENDERED_EPISODES = 3
 """Episodes that are shown or filmed where nothing else is asked for."""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -136,15 +137,16 @@ def play(agent: Agent, envs: Vector, how: Play) -> Episodes:
     left = assign(how.episodes, envs.num_agents)
     envs.reset(how.seed)
     actor = _Actor(agent, envs, how.greedy)
-    rows = []
-    for _ in range(how.max_steps * int(left.max())):
+    rows, steps = [], np.zeros(envs.num_agents, np.int64)
+    while left.any():
         envs.step(actor.act(left > 0))
+        steps += 1
         counted = envs.logged & (left > 0)
         if counted.any():
             rows.append(envs.log[counted])
             left[counted] -= 1
-            if not left.any():
-                break
+            steps[counted] = 0
+        left[steps >= how.max_steps] = 0
     return Episodes(how.episodes, _stack(rows, envs), envs.log_fields)
 
 
@@ -159,10 +161,13 @@ def watch(agent: Agent, envs: Vector, how: Play, show: Callable[[Vector], None])
     everyone = np.ones(envs.num_agents, np.bool_)
     rows: list[npt.NDArray[np.float32]] = []
     show(envs)
-    for _ in range(how.max_steps * how.episodes):
+    steps = 0
+    while steps < how.max_steps:
         envs.step(actor.act(everyone))
+        steps += 1
         if envs.logged[0]:
             rows.append(envs.log[:1].copy())
+            steps = 0
             if len(rows) == how.episodes:
                 break
         show(envs)
@@ -177,10 +182,10 @@ def assign(episodes: int, rows: int) -> npt.NDArray[np.int64]:
 
 
 def environment_seed(seed: int) -> int:
-    """Return the seed that environments are reset with: 31 bits of the stream ``evaluation``, as `rl.streams` says."""
-    from puffer_core.rl.streams import derive
+    """Return the seed that environments are reset with: of the stream ``evaluation``, as `rl.streams` says."""
+    from puffer_core.rl import streams
 
-    return derive(seed, "evaluation") % 2**31
+    return streams.environment_seed(streams.derive(seed, "evaluation"))
 
 
 class _Actor:
@@ -221,7 +226,7 @@ def _stack(rows: list[npt.NDArray[np.float32]], envs: Vector) -> npt.NDArray[np.
 
 
 def _summary(name: str, found: Episodes, checkpoint: Path, reporter: Reporter) -> dict[str, Any]:
-    scores, finished = found.values("score", "episode_return"), len(found.rows)
+    scores, finished = found.values(*SCORE_FIELDS), len(found.rows)
     if finished < found.asked:
         reporter.warn(
             f"only {finished:,} of {found.asked:,} episodes ended within the step limit: "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RENDERS = ("none", "ansi", "video", "human")
 FPS = 30.0
 """Frames per second of an environment that does not say."""
-_HOME, _CLEAR = "\x1b[H", "\x1b[2J"
+_HOME, _CLEAR, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[2J", "\x1b[K", "\x1b[J"
 
 
 def require_renderer(render: str) -> None:
@@ -75,7 +75,8 @@ class TextScreen(Screen):
             self._write(frame.rstrip("\n") + "\n\n")
             return
         time.sleep(max(0.0, self._next_at - time.monotonic()))
-        self._write((_HOME if self._next_at else _CLEAR + _HOME) + frame.rstrip("\n") + "\n")
+        lines = "".join(f"{line}{_CLEAR_LINE}\n" for line in frame.rstrip("\n").split("\n"))
+        self._write(("" if self._next_at else _CLEAR) + _HOME + lines + _CLEAR_REST)
         self._next_at = max(self._next_at, time.monotonic()) + 1 / frames_per_second(envs)
 
     def _write(self, text: str) -> None:

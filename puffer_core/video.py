@@ -73,7 +73,10 @@ class VideoWriter:
             raise RenderError(f"frame {self.frames} has shape {frame.shape}, the first had {self._shape}")
         # yuv420p halves both sides, so they have to be even: the last row or column is repeated.
         padding = ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0))
-        self._writer.append_data(np.pad(frame, padding, mode="edge"))
+        try:
+            self._writer.append_data(np.pad(frame, padding, mode="edge"))
+        except OSError as error:
+            raise self._failure(error) from error
         self.frames += 1
 
     def close(self, *, keep: bool = True) -> None:
@@ -85,12 +88,22 @@ class VideoWriter:
             writer.close()
             if keep:
                 self._partial.replace(self.path)
+        except OSError as error:
+            if keep:
+                raise self._failure(error) from error
         finally:
             self._partial.unlink(missing_ok=True)
 
     def _open(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = importlib.import_module("imageio.v2").get_writer(
-            self._partial, format="FFMPEG", fps=self._fps, codec="libx264", quality=8, macro_block_size=2
-        )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = importlib.import_module("imageio.v2").get_writer(
+                self._partial, format="FFMPEG", fps=self._fps, codec="libx264", quality=8, macro_block_size=2
+            )
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> RenderError:
+        reason = (error.strerror or str(error)).partition("\n")[0]
+        return RenderError(f"the video `{self.path}` can't be written: {reason}", hint="is the disk full?")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
@@ -43,7 +43,6 @@ class Snapshot:
         scores: Its history, oldest first.
         phases: Seconds by phase, of the last moments.
         losses, environment: Latest means by name, without their prefixes.
-        note: The last thing the run had to say.
     """
 
     title: str
@@ -58,7 +57,6 @@ class Snapshot:
     phases: Mapping[str, float] = field(default_factory=dict)
     losses: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
 
     @property
     def fraction(self) -> float:
@@ -74,23 +72,17 @@ class Snapshot:
 
 
 class Panel:
-    """A snapshot that draws itself as wide as the console that prints it, up to `WIDTH`."""
+    """A snapshot that draws itself as wide as the console, up to `WIDTH`; below 28 columns only a line is left."""
 
-    def __init__(self, snapshot: Snapshot, width: int | None = None) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._width = width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the segments of every line."""
-        for pieces in _lines(self._snapshot, min(self._width or WIDTH, options.max_width)):
+        for pieces in _lines(self._snapshot, min(WIDTH, options.max_width)):
             for text, style in pieces:
                 yield Segment(text, Style.parse(style) if style else None)
             yield Segment.line()
-
-
-def render(snapshot: Snapshot, width: int | None = None) -> RenderableType:
-    """Return the panel for ``snapshot``; in less than 28 columns only a line is left."""
-    return Panel(snapshot, width)
 
 
 def line(snapshot: Snapshot) -> str:
@@ -116,8 +108,6 @@ def _lines(snapshot: Snapshot, width: int) -> list[Line]:
     columns = _columns(snapshot, inner)
     if columns:
         body += [[], *columns]
-    if snapshot.note:
-        body += [[], [(snapshot.note, _DIM)]]
     top = _edge("╭", "╮", [("puffer ", f"bold {_ACCENT}"), (snapshot.title, _TITLE)], width, right=False)
     bottom = _edge("╰", "╯", [(snapshot.subtitle, _DIM)], width, right=True)
     return [top, *([("│ ", _FRAME), *_fit(pieces, inner), (" │", _FRAME)] for pieces in body), bottom]

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import io
 import time
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from puffer_core.console import LiveReporter, PlainReporter, Reporter, Snapshot, make_reporter, render
+from puffer_core.console import LiveReporter, Panel, PlainReporter, Reporter, Snapshot, make_reporter
 from puffer_core.console.format import bar, count, duration, number, sparkline
 from puffer_core.console.view import line
 
@@ -24,13 +25,12 @@ TRAINING = Snapshot(
     phases={"forward": 0.34, "backward": 0.3, "loss_forward": 0.2, "env": 0.1},
     losses={"policy": -0.0123, "value": 0.312, "explained_variance": 0.91},
     environment={"score": 812.4, "n": 312.0, "perf": 0.94, "episode_length": 1823.2},
-    note="saved",
 )
 
 
 def text_of(snapshot: Snapshot, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=True)
-    console.print(render(snapshot))
+    console.print(Panel(snapshot))
     return console.file.getvalue().splitlines()
 
 
@@ -91,7 +91,7 @@ def test_panel_survives_a_very_narrow_terminal() -> None:
 
 
 def test_panel_fits_long_names() -> None:
-    snapshot = Snapshot("family/" + "x" * 200, subtitle="y" * 200, note="z" * 200)
+    snapshot = Snapshot("family/" + "x" * 200, subtitle="y" * 200)
     assert {cell_len(line) for line in text_of(snapshot, 80)} == {80}
 
 
@@ -102,11 +102,11 @@ def test_line_says_how_far_and_how_fast() -> None:
 
 def test_drawing_costs_less_than_two_milliseconds() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    console.print(render(TRAINING))
+    console.print(Panel(TRAINING))
     times = []
     for _ in range(20):
         started = time.process_time()
-        console.print(render(TRAINING))
+        console.print(Panel(TRAINING))
         times.append(time.process_time() - started)
     assert sorted(times)[5] < 2e-3
 
@@ -154,6 +154,15 @@ def test_live_reporter_restores_the_cursor_after_an_error() -> None:
     text = console.file.getvalue()
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_live_reporter_warns_at_once_without_its_console(tmp_path: Path) -> None:
+    with (tmp_path / "terminal").open("w+") as file:
+        with LiveReporter(Console(file=file, width=80, force_terminal=True)) as reporter:
+            file.flush()
+            reporter.warn_at_once("SIGINT: saved after this rollout")
+            reporter.abandon()
+        assert b"\r\x1b[KSIGINT: saved after this rollout\x1b[?25h\n" in (tmp_path / "terminal").read_bytes()
 
 
 def test_reporter_may_be_entered_twice() -> None:

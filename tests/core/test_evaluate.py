@@ -16,9 +16,11 @@ from safetensors.numpy import load_file
 from puffer_core.console import PlainReporter
 from puffer_core.errors import OptionError, RenderError, RunError
 from puffer_core.evaluate import Play, assign, environment_seed, evaluate, play, watch
+from puffer_core.screens import TextScreen
 from puffer_core.specs import EnvSpec
 from puffer_core.training import train
 from puffer_core.vector import make
+from puffer_core.video import VideoWriter
 
 KEYS = ["env", "episodes", "score", "score_stderr", "episode_length", "perf", "checkpoint", "unfinished", "quantiles"]
 MATCH = EnvSpec("fake/match", make="fakes_env:Match")
@@ -45,6 +47,41 @@ class Script:
         self.resets += 0 if resets is None else int(resets.sum())
         state = torch.zeros(1, rows, 2) if state is None else state
         return np.zeros(rows, np.int32), state
+
+
+class Picky(ShortOrLong):
+    """Only one action is legal, and which one changes with every step."""
+
+    def __init__(self, buf: Any = None) -> None:
+        self.has_action_mask = True
+        super().__init__(buf)
+
+    def draw_length(self) -> int:
+        return int(self.rng.integers(1, 60))
+
+    def reward(self, action: int) -> float:
+        if self.legal[action] == 0:
+            raise ValueError(f"action {action} is illegal at time {self.time}")
+        return 1.0
+
+    def observe(self, out: Any) -> None:
+        super().observe(out)
+        assert self.action_mask is not None
+        self.legal = [1, 0] if self.time % 2 else [0, 1]
+        self.action_mask[:] = self.legal
+
+
+class Obedient(Script):
+    """Takes the legal action."""
+
+    def act(self, observations: Any, state: Any, *, greedy: bool, resets: Any, action_mask: Any) -> Any:
+        _, state = super().act(observations, state, greedy=greedy, resets=resets, action_mask=action_mask)
+        return action_mask.argmax(1).astype(np.int32), state
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +155,23 @@ def test_step_cap_says_how_many_finished() -> None:
     with make(Endless, num_envs=2) as envs:
         found = play(Script(), envs, Play(2, 0, max_steps=50))
     assert (found.asked, len(found.rows)) == (2, 0)
+
+
+def test_step_cap_is_that_of_an_episode() -> None:
+    script = Script()
+    with make(ShortOrLong, num_envs=16) as envs:
+        found = play(script, envs, Play(64, environment_seed(3), max_steps=50))
+    # A row has three short episodes at most before the one that it is given up for.
+    assert len(script.rows) <= 3 * 2 + 50
+    assert 16 <= len(found.rows) < 64
+    assert set(found.values("score")) == {2.0}
+
+
+def test_masked_rows_that_are_done_take_legal_actions_only() -> None:
+    with make(Picky, num_envs=16) as envs:
+        found = play(Obedient(), envs, Play(16, environment_seed(5)))
+    assert len(found.rows) == 16
+    assert len(set(found.values("episode_length"))) > 1
 
 
 def test_environment_seeds_are_apart_from_those_of_training() -> None:
@@ -203,6 +257,37 @@ def test_render_ansi_prints_frames(trained: dict[str, Any]) -> None:
     result = evaluate(spec, load=trained["run_dir"], render="ansi", episodes=2, console=PlainReporter(console))
     assert result["episodes"] == 2
     assert console.file.getvalue().split() == [f"t={time}" for time in range(8)] * 2
+
+
+def test_live_frames_leave_nothing_of_the_frame_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    terminal, frames = Terminal(), iter(("long\nlines\n", "s\n"))
+    with make(Count, num_envs=1) as envs:
+        monkeypatch.setattr(envs, "render", lambda index, mode: next(frames))
+        with TextScreen(terminal) as screen:
+            screen.show(envs)
+            screen.show(envs)
+    assert terminal.getvalue() == "\x1b[2J\x1b[Hlong\x1b[K\nlines\x1b[K\n\x1b[J\x1b[Hs\x1b[K\n\x1b[J"
+
+
+def test_video_that_ffmpeg_gives_up_is_a_render_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def append_data(self, frame: Any) -> None:
+            raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND: ...")
+
+        def close(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    writer = pytest.importorskip("imageio.v2", reason="the extra `video` is not installed")
+    monkeypatch.setattr(writer, "get_writer", lambda *args, **options: Broken())
+    frame = np.zeros((4, 4, 3), np.uint8)
+    with pytest.raises(RenderError, match=r"Broken pipe$"), VideoWriter(tmp_path / "a.mp4", 30) as film:
+        film.add(frame)
+    monkeypatch.setattr(Broken, "append_data", lambda self, frame: None)
+    film = VideoWriter(tmp_path / "b.mp4", 30)
+    film.add(frame)
+    with pytest.raises(RenderError, match=r"b\.mp4` can't be written: No space left"):
+        film.close()
 
 
 def test_frames_shown_begin_and_end_with_their_episode() -> None:
