@@ -3,7 +3,7 @@
 // The buffers are exactly as large as the interface says, so that a write beside a row is seen. Each round opens a
 // vector with another set of parameters, number of instances and threads, plays it with legal, illegal and extreme
 // actions, moves states between instances, changes LIVE parameters, draws and closes. In between two vectors are
-// stepped by two threads of the host at the same time.
+// stepped by two threads of the host at the same time. Last come LIVES vectors that only take one step each.
 // Usage: fuzz SEED ROUNDS THREADS [ENV]
 #include <puffer/draw.h>
 #include <puffer/env.h>
@@ -15,7 +15,7 @@
 #include "env_includes.h"
 #include "env_table.h"
 
-enum { STEPS = 200, MAX_ROW_BYTES = 1 << 16, MAX_STATE_BYTES = 1 << 20, MAX_ROWS = 2048, MAX_PARAMS = 64 };
+enum { STEPS = 200, LIVES = 200, MAX_ROW_BYTES = 1 << 16, MAX_STATE_BYTES = 1 << 20, MAX_ROWS = 2048, MAX_PARAMS = 64 };
 
 typedef struct Setup {  // one vector and its arrays
     const PufferEnvTable *table;
@@ -280,7 +280,29 @@ static void fuzz(const PufferEnvTable *table, uint64_t seed, int rounds, int max
         if (round % 4 == 1) play_together(setups, &rng);
         for (int i = 0; i < 2; i++) close_vector(&setups[i]);
     }
-    printf("%s: %d rounds\n", table->name, rounds);
+}
+
+// Short lives, for what each of them might leave behind; every tenth opens with other parameters.
+static void live(const PufferEnvTable *table, uint64_t seed) {
+    PufferRng rng;
+    puffer_rng_seed(&rng, seed, UINT32_MAX);
+    for (int life = 0; life < LIVES; life++) {
+        static Setup setup;
+        memset(&setup, 0, sizeof setup);
+        setup.table = table;
+        choose_params(&setup, &rng, life % 10 == 9);
+        open_vector(&setup, &rng, 1 + life % 2);
+        setup.table->vec_reset(setup.vec, 1, puffer_rng_next(&rng));
+        choose_actions(&setup, &rng);
+        setup.table->vec_step(setup.vec);
+        close_vector(&setup);
+    }
+}
+
+static void test(const PufferEnvTable *table, uint64_t seed, int rounds, int max_threads) {
+    fuzz(table, seed, rounds, max_threads);
+    live(table, seed);
+    printf("%s: %d rounds, %d lives\n", table->name, rounds, LIVES);
     fflush(stdout);
 }
 
@@ -291,7 +313,7 @@ int main(int argc, char **argv) {
     }
 #define PUFFER_FUZZ(name)                        \
     if (argc < 5 || strcmp(argv[4], #name) == 0) \
-        fuzz(&puffer_env_##name, strtoull(argv[1], NULL, 10), atoi(argv[2]), atoi(argv[3]));
+        test(&puffer_env_##name, strtoull(argv[1], NULL, 10), atoi(argv[2]), atoi(argv[3]));
     PUFFER_ENVS(PUFFER_FUZZ)
     return 0;
 }
