@@ -14,6 +14,9 @@ from puffer_core.specs import EnvSpec
 from puffer_core.testing import legal_sets
 from puffer_ocean.plugin import puffer_envs
 
+ROW_BYTES = 64  # what a row costs besides its observation
+SMALL_BYTES = 20_000  # a step that writes no more takes nearly the same time
+FEWEST_STEPS = 20
 SPECS: dict[str, EnvSpec] = {spec.name.partition("/")[2]: spec for spec in puffer_envs()}
 
 
@@ -43,6 +46,22 @@ def table(spec: EnvSpec) -> object:
 def sets(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     """(label, parameters): the defaults, minima, maxima and 20 random legal sets."""
     return _sets_of(name)
+
+
+@pytest.fixture(params=["short", pytest.param("full", marks=pytest.mark.slow)])
+def steps(request: pytest.FixtureRequest) -> Callable[..., int]:
+    """``steps(env, short, full)``: how many steps a test takes, by default and as a slow one; no clock has a say.
+
+    The short count is smaller where one step writes a lot: many agents, or large rows.
+    """
+
+    def count(env: NativeEnv, short: int, full: int) -> int:
+        if request.param == "full":
+            return full
+        written = env.observations.nbytes + ROW_BYTES * env.num_agents
+        return min(short, max(FEWEST_STEPS, short * SMALL_BYTES // written))
+
+    return count
 
 
 @pytest.fixture

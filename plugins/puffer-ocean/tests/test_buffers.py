@@ -42,7 +42,7 @@ class Guarded:
             assert (outside == self.pattern).all(), f"{label}: bytes beside {field} changed"
 
 
-def test_reset_and_rebind_write_every_own_byte_and_no_other(opened, sets):
+def test_reset_and_rebind_write_every_own_byte_and_no_other(opened, sets, steps):
     """Two fill patterns leave the same rows behind only if nothing of either is left."""
     for label, params in sets:
         like = opened(params, num_envs=3, seed=1)
@@ -56,13 +56,13 @@ def test_reset_and_rebind_write_every_own_byte_and_no_other(opened, sets):
                 else:
                     env = opened(params, num_envs=3, seed=1)
                     env.reset(seed=1)
-                    play(env, 20, seconds=0.01)
+                    play(env, 20)
                     env.reset(seed=1)
                     env.rebind(guarded.buf)
                 fields = [field for field in ("observations", "masks", "action_mask") if field in guarded.buf]
                 written.append([guarded.buf[field].tobytes() for field in fields])
                 guarded.check(f"{label}, {when}")
-                play(env, 60, seconds=0.01)
+                play(env, steps(env, 50, 500))
                 guarded.check(f"{label}, {when} and steps")
                 env.close()
             assert written[0] == written[1], f"{label}: bytes not written by {when}"

@@ -24,15 +24,16 @@ GOLDEN_SETS = ("defaults", "minima", "random-0", "random-1")
 GOLDEN_STEPS = 200
 
 
-def test_same_seed_gives_same_trajectory(opened, sets):
+def test_same_seed_gives_same_trajectory(opened, sets, steps):
     for label, params in sets:
         first, again = (opened(params, num_envs=3, seed=5) for _ in range(2))
         first.reset(seed=6)
         again.reset(seed=6)
-        expected, steps = play(first, 150, seconds=0.015)
-        assert play(again, steps)[0] == expected, label
+        count = steps(first, 100, 2000)
+        expected, _ = play(first, count)
+        assert play(again, count)[0] == expected, label
         again.reset(seed=6)
-        assert play(again, steps)[0] == expected, f"{label}: a second reset(seed=6) differs from the first"
+        assert play(again, count)[0] == expected, f"{label}: a second reset(seed=6) differs from the first"
         first.close()
         again.close()
 
@@ -41,8 +42,7 @@ def test_defaults_repeat_over_2000_steps(opened):
     first, again = (opened(num_envs=8, seed=5) for _ in range(2))
     first.reset(seed=6)
     again.reset(seed=6)
-    expected, steps = play(first, 2000, seconds=0.4)
-    assert play(again, steps)[0] == expected
+    assert play(first, 2000)[0] == play(again, 2000)[0]
 
 
 def test_constructor_seed_is_the_seed_of_a_bare_reset(opened):
@@ -91,13 +91,12 @@ def test_split_vector_gives_the_same_rows(opened, sets):
             env.close()
 
 
-def test_threads_do_not_change_a_trajectory_or_a_log(opened):
-    steps, expected = 400, None
+def test_threads_do_not_change_a_trajectory_or_a_log(opened, steps):
+    expected = None
     for threads in (1, 2, 4, 8):
         env = opened(num_envs=200, seed=3, num_threads=threads)
         env.reset(seed=3)
-        digest, steps = play(env, steps, seconds=0.15 if threads == 1 else None)
-        result = (digest, env.drain_log())
+        result = (play(env, steps(env, 400, 1000))[0], env.drain_log())
         expected = expected or result
         assert result == expected, f"{threads} threads"
 

@@ -49,12 +49,12 @@ def _capsule(library, name):
     return new(address, abi.CAPSULE, None)
 
 
-def test_kept_row_is_what_observe_shows_before_the_reset(checking, name, sets):
+def test_kept_row_is_what_observe_shows_before_the_reset(checking, name, sets, steps):
     ends = 0
     for label, params in sets:
         with NativeEnv(_capsule(checking, name), params, num_envs=4, seed=1) as env:
             env.reset(seed=1)
-            play(env, 1200, seconds=0.3 if label == "defaults" else 0.02)
+            play(env, steps(env, 1500 if label == "defaults" else 200, 3000))
         assert checking.wrong_rows() == 0, f"{label}: {checking.wrong_rows()} of {checking.ends_seen()} rows"
         ends += checking.ends_seen()
     assert ends > 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from puffer_core.testing import random_actions
@@ -15,12 +13,11 @@ def _rows_of(array):
     return array.view(np.uint8).reshape(len(array), -1)
 
 
-def test_flags_are_exclusive_and_final_rows_are_written_where_an_agent_ends(opened, sets):
+def test_flags_are_exclusive_and_final_rows_are_written_where_an_agent_ends(opened, sets, steps):
     for label, params in sets:
         env = opened(params, num_envs=4, seed=1)
         env.reset(seed=1)
-        deadline = time.perf_counter() + 0.03
-        for step in range(400):
+        for step in range(steps(env, 200, 1000)):
             env.final_observations.view(np.uint8)[...] = PATTERN
             env.step(random_actions(env, 1, step, env.action_mask))
             where = f"{label}, step {step}"
@@ -30,8 +27,6 @@ def test_flags_are_exclusive_and_final_rows_are_written_where_an_agent_ends(open
             ended = env.terminals | env.truncations
             kept = (_rows_of(env.final_observations) == PATTERN).all(axis=1)
             assert np.array_equal(kept, ~ended), f"{where}: rows {np.flatnonzero(kept == ended)}"
-            if time.perf_counter() > deadline:
-                break
         env.close()
 
 
@@ -71,13 +66,13 @@ def test_observation_after_an_end_is_a_first_observation(opened):
         assert ((now >= low - slack) & (now <= high + slack)).all(), f"step {step}"
 
 
-def test_absent_agents_have_blank_rows(opened, sets):
+def test_absent_agents_have_blank_rows(opened, sets, steps):
     for label, params in sets:
         env = opened(params, num_envs=3, seed=1)
         env.reset(seed=1)
         assert env.masks.any(), label
         absent = ~env.masks
-        for step in range(100):
+        for step in range(steps(env, 100, 1000)):
             env.step(random_actions(env, 5, step, env.action_mask))
             gone = ~env.masks
             assert not env.observations[gone].any(), f"{label}, step {step}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
@@ -43,19 +41,15 @@ def _check_arrays(env, label):
     assert env.actions.shape == (rows, *actions.shape), label
 
 
-@pytest.mark.parametrize("steps", [5000])
-def test_default_observations_stay_in_bounds(opened, steps):
+def test_default_observations_stay_in_bounds_for_5000_steps(opened):
     env = opened(num_envs=2, seed=1)
     env.reset(seed=1)
-    deadline = time.perf_counter() + 0.5
-    for step in range(steps):
+    for step in range(5000):
         env.step(random_actions(env, 1, step))
         _check_rows(env, "defaults")
-        if time.perf_counter() > deadline:
-            break
 
 
-def test_every_set_has_the_declared_arrays_and_bounds(opened, table, sets):
+def test_every_set_has_the_declared_arrays_and_bounds(opened, table, sets, steps):
     for label, params in sets:
         env = opened(params, num_envs=3, seed=1)
         env.reset(seed=1)
@@ -65,18 +59,15 @@ def test_every_set_has_the_declared_arrays_and_bounds(opened, table, sets):
         assert env.num_agents == 3 * agents, label
         assert (env.action_mask is None) == (mask_width == 0), label
         _check_rows(env, label)
-        deadline = time.perf_counter() + 0.02
-        for step in range(200):
+        for step in range(steps(env, 200, 5000)):
             env.step(random_actions(env, 2, step))
             _check_rows(env, label)
-            if time.perf_counter() > deadline:
-                break
         env.close()
 
 
 @pytest.mark.parametrize("extreme", ["lowest", "highest"])
-def test_extreme_actions_keep_observations_in_bounds(opened, sets, extreme):
-    for label, params in sets[:8]:
+def test_extreme_actions_keep_observations_in_bounds(opened, sets, steps, extreme):
+    for label, params in sets:
         env = opened(params, num_envs=3, seed=1)
         env.reset(seed=1)
         space = env.single_action_space
@@ -86,8 +77,7 @@ def test_extreme_actions_keep_observations_in_bounds(opened, sets, extreme):
             sizes = getattr(space, "nvec", getattr(space, "n", None))
             actions = np.zeros_like(env.actions) if extreme == "lowest" else np.zeros_like(env.actions) + sizes - 1
         actions = np.ascontiguousarray(actions, env.actions.dtype)
-        deadline = time.perf_counter() + 0.02
-        while time.perf_counter() < deadline:
+        for _ in range(steps(env, 100, 5000)):
             env.step(actions)
             _check_rows(env, f"{label}, {extreme}")
         env.close()
