@@ -5,12 +5,12 @@
     state.json           counters, metrics not yet reported, spaces, network, and what the arrays belong to
 
 A folder is written beside its place, flushed to disk and renamed: whatever happens, the one that was there stays whole.
+In a run, the run directory does that; else `write` does.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from puffer_core.config.values import kinds, parse, render
 from puffer_core.errors import RunError
+from puffer_core.files import sync
 from puffer_core.plugins import manager, resolve
 
 FORMAT = 1
@@ -58,31 +59,45 @@ class Checkpoint:
 def write(path: Path, content: Checkpoint) -> None:
     """Write ``content`` to the folder ``path``, replacing what is there only once everything is on the disk.
 
+    An empty folder that is there already, such as `RunDirectory.saving` gives, is filled in place: whoever made it
+    flushes it and moves it to where it belongs.
+
     Raises:
-        RunError: If it can't be written; ``path`` is then as it was.
+        RunError: If it can't be written; ``path`` is then as it was, but for an empty folder.
     """
-    partial, replaced = path.with_name(path.name + ".partial"), path.with_name(path.name + ".replaced")
     state = json.dumps({"format": FORMAT, **content.state}, indent=1).encode()
+    files = {MODEL: _pack(content.model), ARRAYS: _pack(content.arrays), STATE: state}
+    try:
+        if path.is_dir() and not any(path.iterdir()):
+            for name, data in files.items():
+                (path / name).write_bytes(data)
+        else:
+            _replace(path, files)
+    except OSError as error:
+        raise RunError(f"the checkpoint {path} could not be written: {error}", hint="is the disk full?") from error
+
+
+def _replace(path: Path, files: Mapping[str, bytes]) -> None:
+    """Make ``path`` a folder of these files, in place of what is there, whole or not at all."""
+    partial, replaced = path.with_name(path.name + ".partial"), path.with_name(path.name + ".replaced")
     try:
         for leftover in (partial, replaced):
             shutil.rmtree(leftover, ignore_errors=True)
         partial.mkdir(parents=True)
-        for name, data in ((MODEL, _pack(content.model)), (ARRAYS, _pack(content.arrays)), (STATE, state)):
-            with (partial / name).open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        _sync(partial)
+        for name, data in files.items():
+            (partial / name).write_bytes(data)
+            sync(partial / name)
+        sync(partial)
         if path.exists():
             path.rename(replaced)
         partial.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
         shutil.rmtree(replaced, ignore_errors=True)
-    except OSError as error:
+    except OSError:
         shutil.rmtree(partial, ignore_errors=True)
         if replaced.exists() and not path.exists():
             replaced.rename(path)
-        raise RunError(f"the checkpoint {path} could not be written: {error}", hint="is the disk full?") from error
+        raise
 
 
 def read(path: Path) -> Checkpoint:
@@ -197,11 +212,3 @@ def _shorten(bound: np.ndarray[Any, Any]) -> Any:
 
 def _pack(tensors: Mapping[str, Tensor]) -> bytes:
     return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

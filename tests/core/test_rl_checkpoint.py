@@ -291,7 +291,7 @@ def test_policies_under_ddp_and_compile_are_saved_under_plain_names() -> None:
         wrapped = torch.nn.parallel.DistributedDataParallel(policy)
         assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
         assert checkpoint.plain(wrapped) is policy
-        assert checkpoint.plain(torch.compile(wrapped)) is policy
+        assert checkpoint.plain(torch.compile(wrapped, backend="eager")) is policy
     finally:
         torch.distributed.destroy_process_group()
 
@@ -309,6 +309,19 @@ def test_failed_write_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: 
         trainer.save(tmp_path / "c")
     assert {file.name: file.read_bytes() for file in (tmp_path / "c").iterdir()} == before
     assert [file.name for file in tmp_path.iterdir()] == ["c"]
+
+
+def test_an_empty_folder_is_filled_and_left_to_whoever_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c").mkdir()
+    inode = (tmp_path / "c").stat().st_ino
+
+    def never(descriptor: int) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("os.fsync", never)
+    trainer = saved(tmp_path / "c")
+    assert (tmp_path / "c").stat().st_ino == inode
+    assert trainer.load(tmp_path / "c") is True
 
 
 def test_saving_again_replaces_the_checkpoint_and_stale_leftovers(tmp_path: Path) -> None:
