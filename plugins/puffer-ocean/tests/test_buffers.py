@@ -62,7 +62,7 @@ def test_reset_and_rebind_write_every_own_byte_and_no_other(opened, sets, steps)
                 fields = [field for field in ("observations", "masks", "action_mask") if field in guarded.buf]
                 written.append([guarded.buf[field].tobytes() for field in fields])
                 guarded.check(f"{label}, {when}")
-                play(env, steps(env, 50, 500))
+                play(env, steps(env, 30, 300))
                 guarded.check(f"{label}, {when} and steps")
                 env.close()
             assert written[0] == written[1], f"{label}: bytes not written by {when}"

@@ -29,7 +29,7 @@ def test_same_seed_gives_same_trajectory(opened, sets, steps):
         first, again = (opened(params, num_envs=3, seed=5) for _ in range(2))
         first.reset(seed=6)
         again.reset(seed=6)
-        count = steps(first, 100, 2000)
+        count = steps(first, 50, 500)
         expected, _ = play(first, count)
         assert play(again, count)[0] == expected, label
         again.reset(seed=6)
@@ -96,7 +96,7 @@ def test_threads_do_not_change_a_trajectory_or_a_log(opened, steps):
     for threads in (1, 2, 4, 8):
         env = opened(num_envs=200, seed=3, num_threads=threads)
         env.reset(seed=3)
-        result = (play(env, steps(env, 400, 1000))[0], env.drain_log())
+        result = (play(env, steps(env, 200, 1000))[0], env.drain_log())
         expected = expected or result
         assert result == expected, f"{threads} threads"
 

@@ -54,7 +54,7 @@ def test_kept_row_is_what_observe_shows_before_the_reset(checking, name, sets, s
     for label, params in sets:
         with NativeEnv(_capsule(checking, name), params, num_envs=4, seed=1) as env:
             env.reset(seed=1)
-            play(env, steps(env, 1500 if label == "defaults" else 200, 3000))
+            play(env, steps(env, 1500 if label == "defaults" else 80, 1500))
         assert checking.wrong_rows() == 0, f"{label}: {checking.wrong_rows()} of {checking.ends_seen()} rows"
         ends += checking.ends_seen()
     assert ends > 0

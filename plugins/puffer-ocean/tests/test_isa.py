@@ -14,7 +14,7 @@ from puffer_core.plugins import resolve
 from puffer_core.testing import legal_sets, play
 from puffer_ocean.plugin import puffer_envs
 
-STEPS = 60
+STEPS = 40
 CHILD = """
 import json, sys
 from puffer_core.native import NativeEnv

@@ -46,7 +46,7 @@ def test_rows_equal_the_tests_own_account(opened, sets, steps):
         env = opened(params, num_envs=6, seed=1)
         env.reset(seed=1)
         ledger = Ledger(env)
-        for step in range(steps(env, 200, 3000)):
+        for step in range(steps(env, 600 if label == "defaults" else 80, 1000)):
             env.step(random_actions(env, 1, step, env.action_mask))
             logged, returns, lengths = ledger.add(env)
             rows = env.log[logged]

@@ -24,7 +24,7 @@ def test_mask_is_binary_and_leaves_a_choice_in_every_head(opened, masked_sets, s
         env.reset(seed=1)
         sizes = head_sizes(env.single_action_space)
         assert env.action_mask.shape == (env.num_agents, sum(sizes))
-        for step in range(steps(env, 200, 3000)):
+        for step in range(steps(env, 100, 1000)):
             assert env.action_mask.max() <= 1, f"{label}, step {step}"
             for first, size in zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True):
                 assert env.action_mask[:, first : first + size].any(axis=1).all(), f"{label}, step {step}"
@@ -37,7 +37,7 @@ def test_masked_play_is_never_illegal_and_other_play_is(opened, masked_sets, ste
         for masked in (True, False):
             env.reset(seed=1)
             illegal = logs = 0
-            for step in range(steps(env, 300, 3000)):
+            for step in range(steps(env, 150, 1000)):
                 env.step(random_actions(env, 1, step, env.action_mask if masked else None))
                 illegal += env.log[env.logged, ILLEGAL].sum()
                 logs += env.logged.sum()

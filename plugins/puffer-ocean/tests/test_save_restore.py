@@ -21,7 +21,7 @@ def test_observation_after_a_step_is_what_the_restored_state_shows(opened, sets,
         env, other = opened(params, num_envs=2, seed=1), opened(params, num_envs=2, seed=2)
         env.reset(seed=1)
         other.reset(seed=2)
-        for step in range(steps(env, 64, 500)):
+        for step in range(steps(env, 24, 200)):
             env.step(random_actions(env, 1, step, env.action_mask))
             other.load(env.save())
             for field in ("observations", "masks", "action_mask"):
@@ -63,7 +63,7 @@ def test_whole_vector_continues_after_load(opened, sets, steps):
         env, other = opened(params, num_envs=3, seed=1), opened(params, num_envs=3, seed=2)
         env.reset(seed=1)
         other.reset(seed=2)
-        count = steps(env, 50, 500)
+        count = steps(env, 30, 300)
         play(env, count)
         other.load(env.save())
         for field in ("rewards", "terminals", "truncations", "final_observations"):

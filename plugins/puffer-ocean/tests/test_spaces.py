@@ -59,7 +59,7 @@ def test_every_set_has_the_declared_arrays_and_bounds(opened, table, sets, steps
         assert env.num_agents == 3 * agents, label
         assert (env.action_mask is None) == (mask_width == 0), label
         _check_rows(env, label)
-        for step in range(steps(env, 200, 5000)):
+        for step in range(steps(env, 80, 5000)):
             env.step(random_actions(env, 2, step))
             _check_rows(env, label)
         env.close()
@@ -77,7 +77,7 @@ def test_extreme_actions_keep_observations_in_bounds(opened, sets, steps, extrem
             sizes = getattr(space, "nvec", getattr(space, "n", None))
             actions = np.zeros_like(env.actions) if extreme == "lowest" else np.zeros_like(env.actions) + sizes - 1
         actions = np.ascontiguousarray(actions, env.actions.dtype)
-        for _ in range(steps(env, 100, 5000)):
+        for _ in range(steps(env, 50, 1000)):
             env.step(actions)
             _check_rows(env, f"{label}, {extreme}")
         env.close()
