@@ -31,26 +31,24 @@ def test_observation_after_a_step_is_what_the_restored_state_shows(opened, sets,
         other.close()
 
 
-def test_restored_instances_continue_from_a_hundred_points(opened, steps):
+def test_restored_instances_continue_from_a_hundred_points(opened):
     """One instance plays; a vector of its saved states replays what followed each of them."""
     env = opened(num_envs=1, seed=1)
-    points = steps(env, POINTS, POINTS)
-    length = steps(env, STEPS, STEPS)
     rng = random.Random(0)
-    when = sorted(rng.randrange(300) for _ in range(points))
+    when = sorted(rng.randrange(300) for _ in range(POINTS))
     env.reset(seed=1)
     blobs, actions, results = {}, [], []
-    for step in range(when[-1] + length):
+    for step in range(when[-1] + STEPS):
         if step in when:
             blobs[step] = env.save_instance(0)
         actions.append(random_actions(env, 1, step, env.action_mask))
         env.step(actions[-1])
         results.append([array.copy() for array in (env.observations, env.rewards, env.terminals, env.truncations)])
-    replay = opened(num_envs=points, seed=2)
+    replay = opened(num_envs=POINTS, seed=2)
     replay.reset(seed=2)
     for index, step in enumerate(when):
         replay.load_instance(index, blobs[step])
-    for offset in range(length):
+    for offset in range(STEPS):
         replay.step(np.concatenate([actions[step + offset] for step in when]))
         arrays = (replay.observations, replay.rewards, replay.terminals, replay.truncations)
         for position, array in enumerate(arrays):
