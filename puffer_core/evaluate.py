@@ -106,6 +106,8 @@ def evaluate(
         RunError: If there is no such checkpoint, or it belongs to an environment with other spaces.
         RenderError: If it can't be rendered here.
     """
+    from puffer_core.rl.workers import OneThreadPerOperation
+
     env = named(env)
     spec, name = locate(env)
     reporter = console or Reporter()
@@ -120,7 +122,8 @@ def evaluate(
     seed = config.base.seed if seed is None else seed
     agent = _load(checkpoint, config, seed)
     how = Play(episodes, environment_seed(seed), greedy, max_steps)
-    with vector.open_vector(config, spec, name=name, num_envs=_instances(config, spec, name, how, render)) as envs:
+    instances = _instances(config, spec, name, how, render)
+    with vector.open_vector(config, spec, name=name, num_envs=instances) as envs, OneThreadPerOperation():
         _require_spaces(agent, envs, name)
         if render == "none":
             found, extra = play(agent, envs, how), {}
