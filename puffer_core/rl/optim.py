@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from puffer_core.config.schema import TrainConfig
 from puffer_core.errors import RunError
-from puffer_core.rl.workers import Workers
 
 NEWTON_SCHULZ = (
     (4.0848, -6.8946, 2.9270),
@@ -131,33 +130,24 @@ class Muon(Optimizer):
 
     Args:
         momentum: Heavy-ball decay mu; the update looks ahead as Nesterov's does.
-        workers: Threads that orthogonalise one matrix each.
     """
 
     slots = ("momentum",)
 
-    def __init__(
-        self,
-        parameters: Mapping[str, nn.Parameter],
-        momentum: float,
-        weight_decay: float = 0.0,
-        workers: Workers | None = None,
-    ) -> None:
+    def __init__(self, parameters: Mapping[str, nn.Parameter], momentum: float, weight_decay: float = 0.0) -> None:
         super().__init__(parameters, weight_decay)
         self._mu = momentum
-        self._workers = workers or Workers(1)
 
     def _updates(self) -> Iterator[tuple[nn.Parameter, Tensor, float]]:
         """With u = g + mu m: s NS(u), s = sqrt(max(1, rows / columns)), for matrices; u for the rest."""
         momentum = self.state["momentum"].mul_(self._mu).add_(self.gradient)
-        ahead = self._split(torch.add(self.gradient, momentum, alpha=self._mu))
-        matrices = [(parameter, update.flatten(1)) for parameter, update in ahead if parameter.ndim >= 2]
-        # Largest first, so that threads end at about the same time.
-        matrices.sort(key=lambda pair: -pair[1].numel())
-        directions = self._workers.map(lambda pair: orthogonalize(pair[1]), matrices)
-        for (parameter, matrix), direction in zip(matrices, directions, strict=True):
-            yield parameter, direction.reshape(parameter.shape), math.sqrt(max(1.0, matrix.shape[0] / matrix.shape[1]))
-        yield from ((parameter, update, 1.0) for parameter, update in ahead if parameter.ndim < 2)
+        for parameter, update in self._split(torch.add(self.gradient, momentum, alpha=self._mu)):
+            if parameter.ndim < 2:
+                yield parameter, update, 1.0
+                continue
+            matrix = update.flatten(1)
+            scale = math.sqrt(max(1.0, matrix.shape[0] / matrix.shape[1]))
+            yield parameter, orthogonalize(matrix).reshape(parameter.shape), scale
 
 
 class Adam(Optimizer):
@@ -186,9 +176,9 @@ class Adam(Optimizer):
             yield parameter, update, 1.0 / (1.0 - beta1**self.steps)
 
 
-def make_optimizer(policy: nn.Module, config: TrainConfig, workers: Workers | None = None) -> Optimizer:
+def make_optimizer(policy: nn.Module, config: TrainConfig) -> Optimizer:
     """Return the optimiser that ``config`` names, over every trainable parameter of ``policy``."""
     parameters = {name: p for name, p in policy.named_parameters() if p.requires_grad}
     if config.optimizer == "adam":
         return Adam(parameters, (config.adam_beta1, config.adam_beta2), config.adam_eps, config.weight_decay)
-    return Muon(parameters, config.momentum, config.weight_decay, workers)
+    return Muon(parameters, config.momentum, config.weight_decay)

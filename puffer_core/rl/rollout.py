@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +22,10 @@ from puffer_core.errors import EnvError, NonFiniteError, RunError
 from puffer_core.policies import Policy
 from puffer_core.rl.advantage import Folded, fold
 from puffer_core.rl.clock import PhaseClock
-from puffer_core.rl.workers import Workers, cut
+from puffer_core.rl.threads import Threads
 
 if TYPE_CHECKING:
     from puffer_core.vector.base import Vector
-
-
-ROWS_PER_BLOCK = 256
-"""Rows from which acting is worth a thread."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Rollout:
         storage: Where observations are kept: ``device``, or the CPU to save its memory.
         reward_clip: Clip stored rewards to plus or minus this; 0 is off.
         reset_state: Start every rollout from state 0.
-        workers: Threads that act on blocks of rows.
+        threads: Splits the operations of acting.
     """
 
     def __init__(
@@ -72,13 +67,12 @@ class Rollout:
         reward_clip: float = 0.0,
         reset_state: bool = False,
         clock: PhaseClock | None = None,
-        workers: Workers | None = None,
+        threads: Threads | None = None,
     ) -> None:
         rows, layout, columns = vector.num_agents, policy.layout, (horizon + 1, vector.num_agents)
         self._vector, self._policy, self.generator = vector, policy, generator
         self._device, self._reward_clip, self._reset_state = device, reward_clip, reset_state
-        self._clock, self._workers = clock or PhaseClock(), workers or Workers(1)
-        self._blocks = cut(rows, ROWS_PER_BLOCK) if device.type == "cpu" else [slice(0, rows)]
+        self._clock, self._threads = clock or PhaseClock(), threads or Threads(1)
         self.horizon, self.rows = horizon, rows
         row = torch.from_numpy(vector.observations[:1])
         self.observations = torch.zeros(*columns, *row.shape[1:], dtype=row.dtype, device=storage)
@@ -117,11 +111,7 @@ class Rollout:
         self._clock.mark("sample")
         self._carry()
         for t in range(self.horizon):
-            state = self._zeroed(self.state, t)
-            if t == 0:
-                self.snapshot.copy_(state)
-            self._workers.map(partial(self._act, t, noise[t]), self._blocks)
-            self._clock.mark("forward")
+            self._act(t, noise[t])
             self._vector.send(self._vector.actions)
             self._vector.recv()
             self._clock.mark("env")
@@ -150,19 +140,20 @@ class Rollout:
             self.state.zero_()
         self.final_values.zero_()
 
-    @torch.no_grad()
-    def _act(self, t: int, noise: Tensor, block: slice) -> None:
-        """Act on observation t of a block of rows, and hand the actions to the environments."""
-        observations = self.observations[t, block].to(self._device)
-        logits, self.values[t, block], self.state[:, block] = self._policy.forward_eval(
-            observations, self.state[:, block]
-        )
+    def _act(self, t: int, noise: Tensor) -> None:
+        """Zero the state where an episode began, act on observation t, and hand the actions to the environments."""
+        state = self._zeroed(self.state, t)
+        if t == 0:
+            self.snapshot.copy_(state)
+        with self._threads:
+            observations = self.observations[t].to(self._device)
+            logits, self.values[t], self.state = self._policy.forward_eval(observations, state)
         self._clock.mark("forward")
         layout = self._policy.layout
-        mask = None if self.action_masks is None else self.action_masks[t, block]
-        actions = layout.sample(logits, noise[block], mask, self._policy.logstd)
-        self.logits[t, block], self.actions[t, block] = logits, actions
-        torch.from_numpy(self._vector.actions[block]).view(actions.shape).copy_(layout.to_env(actions))
+        mask = None if self.action_masks is None else self.action_masks[t]
+        actions = layout.sample(logits, noise, mask, self._policy.logstd)
+        self.logits[t], self.actions[t] = logits, actions
+        torch.from_numpy(self._vector.actions).view(actions.shape).copy_(layout.to_env(actions))
         self._clock.mark("sample")
 
     def _store(self, t: int) -> None:

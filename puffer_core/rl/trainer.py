@@ -28,15 +28,11 @@ from puffer_core.rl.replay import Replay, normalize
 from puffer_core.rl.rollout import Rollout
 from puffer_core.rl.schedule import Rates, rates_at
 from puffer_core.rl.streams import environment_seed, generator
-from puffer_core.rl.workers import OneThreadPerOperation, Workers, cut
+from puffer_core.rl.threads import OneThreadPerOperation, Threads
 from puffer_core.scores import score_of
 
 if TYPE_CHECKING:
     from puffer_core.vector.base import Vector
-
-
-STEPS_PER_PART = 2048
-"""Steps of a minibatch from which learning is worth a thread."""
 
 
 class PuffeRL:
@@ -48,7 +44,7 @@ class PuffeRL:
         policy: The network, on ``device``.
         plan: Horizon, minibatch size and number of epochs.
         device: Where the network and the rollout are.
-        threads: Threads that act and learn, on a CPU; they change how fast, not what.
+        threads: Most threads to split an operation over, on a CPU; they change how fast, not what.
 
     Attributes:
         global_step: Agent-steps so far; those of absent agents don't count.
@@ -64,8 +60,8 @@ class PuffeRL:
         self.config, self.vector, self.policy, self.plan = config, vector, policy, plan
         self.global_step = self.epoch = self.gradient_steps = 0
         self.total_epochs = plan.epochs
-        self._clock, self._workers = PhaseClock(), Workers(threads)
-        self.optimizer = make_optimizer(policy, train, self._workers)
+        self._clock, self._threads = PhaseClock(), Threads(threads)
+        self.optimizer = make_optimizer(policy, train)
         self.rollout = Rollout(
             vector,
             policy,
@@ -76,13 +72,13 @@ class PuffeRL:
             reward_clip=train.reward_clip,
             reset_state=train.reset_state,
             clock=self._clock,
-            workers=self._workers,
+            threads=Threads(threads),
         )
-        segments = plan.minibatch_size // plan.horizon
-        least = max(1, STEPS_PER_PART // plan.horizon) if place.type == "cpu" else segments
-        self._parts = cut(segments, least, most=max(1, train.max_minibatch_size // plan.horizon))
+        # A minibatch above the limit goes through the network in parts; its gradient is their sum.
+        segments, most = plan.minibatch_size // plan.horizon, max(1, train.max_minibatch_size // plan.horizon)
+        self._parts = [slice(first, first + most) for first in range(0, segments, most)]
         self.replay = Replay(
-            plan.minibatch_size // plan.horizon,
+            segments,
             prio=train.prio,
             alpha=train.prio_alpha,
             generator=generator(config.base.seed, "replay"),
@@ -166,23 +162,19 @@ class PuffeRL:
         scaled = scaled if weights is None else scaled * weights
         coefs = Coefficients(train.clip_coef, train.vf_clip_coef, train.vf_coef, rates.ent_coef)
 
-        def learn(part: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        self.optimizer.gradient.zero_()
+        losses = torch.zeros(len(TERMS) + 1, device=rows.device)
+        for part in self._parts:
             here = None if live is None else live[:, part]
-            return self._learn(rows[part], advantage[:, part], scaled[:, part], here, count, coefs)
-
-        results = self._workers.map(learn, self._parts)
-        self._clock.mark("backward")
-        gradient, losses = (torch.stack(parts).sum(0) for parts in list(zip(*results, strict=True))[:2])
-        self.optimizer.gradient.copy_(gradient)
-        for part, (_, _, ratio, values) in zip(self._parts, results, strict=True):
-            self._write_back(rows[part], ratio, values)
+            with self._threads:
+                losses += self._learn(rows[part], advantage[:, part], scaled[:, part], here, count, coefs)
         self._step(rows, losses, rates.learning_rate)
         return dict(zip((*TERMS, "total"), losses.tolist(), strict=True))
 
     def _learn(
         self, rows: Tensor, advantage: Tensor, scaled: Tensor, live: Tensor | None, count: float, coefs: Coefficients
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return gradient, losses, ratios and new values of one part of a minibatch; its means divide by ``count``."""
+    ) -> Tensor:
+        """Add the gradient of one part of a minibatch, write its ratios and values back, and return its losses."""
         policy, rollout = self.policy, self.rollout
         segments, old = rollout.gather(rows), rollout.values[:-1].index_select(1, rows)
         targets = Targets(
@@ -199,15 +191,13 @@ class PuffeRL:
         logits, values = policy(segments.observations, segments.state, segments.resets)
         loss, terms, ratio = ppo_loss(logits, values, policy.logstd, policy.layout, targets, coefs)
         self._clock.mark("loss_forward")
-        gradient = self.optimizer.gradient_of(loss)
-        self._clock.mark("backward")
-        return gradient, torch.cat([terms, loss.detach()[None]]), ratio.view_as(old), values.detach().view_as(old)
-
-    def _write_back(self, rows: Tensor, ratio: Tensor, values: Tensor) -> None:
-        """Let the next minibatch see the ratios and values of this one's network; the bootstrap column stays."""
+        self.optimizer.gradient += self.optimizer.gradient_of(loss)
+        # The next minibatch sees the ratios and values of this one's network; the bootstrap column stays.
         if self.config.train.vtrace:
-            self._ratio.index_copy_(1, rows, ratio)
-        self.rollout.values[:-1].index_copy_(1, rows, values)
+            self._ratio.index_copy_(1, rows, ratio.view_as(old))
+        rollout.values[:-1].index_copy_(1, rows, values.detach().view_as(old))
+        self._clock.mark("backward")
+        return torch.cat([terms, loss.detach()[None]])
 
     def _step(self, rows: Tensor, losses: Tensor, learning_rate: float) -> None:
         """Clip and apply the gradient, unless a loss or the gradient is not finite: then stop, weights untouched."""
@@ -289,8 +279,7 @@ class PuffeRL:
         return restored
 
     def close(self) -> None:
-        """Close the environments and end the threads."""
-        self._workers.close()
+        """Close the environments."""
         self.vector.close()
 
 

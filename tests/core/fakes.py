@@ -179,7 +179,9 @@ class Forgetful(Guess):
         return None
 
 
-def make_trainer(vector: Vector, *, epochs: int = 10, policy: Any = None, seed: int = 42, **options: Any) -> PuffeRL:
+def make_trainer(
+    vector: Vector, *, epochs: int = 10, policy: Any = None, seed: int = 42, threads: int = 1, **options: Any
+) -> PuffeRL:
     """A trainer with small defaults; options are those of `TrainConfig` and, prefixed, of ``policy_``."""
     network = {name.removeprefix("policy_"): options.pop(name) for name in list(options) if name.startswith("policy_")}
     train = TrainConfig(**{"horizon": 8, "minibatch_size": 32, "learning_rate": 0.02, **options})
@@ -195,7 +197,7 @@ def make_trainer(vector: Vector, *, epochs: int = 10, policy: Any = None, seed: 
     if policy is None:
         spaces_ = vector.single_observation_space, vector.single_action_space
         policy = make_policy(config.policy, *spaces_, generator(seed, "policy"))  # type: ignore[arg-type]
-    return PuffeRL(config, vector, policy, counts)
+    return PuffeRL(config, vector, policy, counts, threads=threads)
 
 
 def run(trainer: PuffeRL, epochs: int) -> list[dict[str, float]]:

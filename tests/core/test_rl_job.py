@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from fakes import Guess, run
 from gymnasium import spaces
 
@@ -65,19 +64,6 @@ def test_make_opens_the_vector_and_trains() -> None:
     assert rows[-1]["step"] == 128
     trainer.close()
     trainer.close()
-
-
-def test_threads_do_not_change_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("puffer_core.rl.rollout.ROWS_PER_BLOCK", 2)
-    monkeypatch.setattr("puffer_core.rl.trainer.STEPS_PER_PART", 8)
-    weights = []
-    for threads in (1, 3):
-        job = a_job(num_threads=threads)
-        trainer = rl.make(job, plan(job.config, 1, is_native=False))
-        run(trainer, 3)
-        weights.append(torch.cat([p.detach().flatten() for p in trainer.policy.parameters()]))
-        trainer.close()
-    assert torch.equal(*weights)
 
 
 def test_make_closes_the_vector_when_the_network_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
