@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent
 PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
 HEADERS = ROOT / "puffer_core" / "include" / "puffer"
 PYTHON = sys.executable
+TOOLS = Path(PYTHON).parent
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "native", "tests"]
@@ -27,10 +28,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
 
 
-def _run(session: nox.Session, *command: str, **kwargs: object) -> None:
-    """Run a command with the tools of nox's own environment first on the path."""
-    env = {"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}"}
-    session.run(*command, env=env, external=True, **kwargs)  # type: ignore[arg-type]
+def _run(session: nox.Session, tool: str, *arguments: str) -> None:
+    """Run a tool of nox's own environment; nox itself looks for programs on the caller's path only."""
+    session.run(str(TOOLS / tool), *arguments, external=True)
 
 
 def _install_tools(session: nox.Session) -> None:
