@@ -106,7 +106,7 @@ def evaluate(
         RunError: If there is no such checkpoint, or it belongs to an environment with other spaces.
         RenderError: If it can't be rendered here.
     """
-    from puffer_core.rl.workers import OneThreadPerOperation
+    from puffer_core.rl.threads import OneThreadPerOperation
 
     env = named(env)
     spec, name = locate(env)
