@@ -81,3 +81,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str | None:
 
 def _fold(name: str) -> str:
     return name.lower().replace("_", "-")
+
+
+def shortened(value: object, limit: int = 80) -> str:
+    """Return the text of a value as errors show it: the middle of a long one is left out."""
+    try:
+        text = str(value)
+    except ValueError:
+        return "an integer of thousands of digits" if isinstance(value, int) else type(value).__name__
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"

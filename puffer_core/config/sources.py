@@ -13,7 +13,7 @@ from puffer_core.config.options import COMMAND_KEYS, spell
 from puffer_core.config.schema import Origin, OriginKind
 from puffer_core.config.sections import Keys, UnknownKeyError, join, split
 from puffer_core.config.values import Kind, check, parse
-from puffer_core.errors import OptionError, PluginError
+from puffer_core.errors import OptionError, PluginError, shortened
 from puffer_core.specs import EnvSpec
 
 SKIPPED = ("run", "origins")
@@ -135,9 +135,9 @@ def _checked(keys: Keys, key: str, value: Any, origin: Origin, convert: Callable
         hint = error.note or "`puffer config show ENV` lists every key"
         if error.nearest:
             hint = f"did you mean {_spelled(error.nearest, origin)}?"
-        raise OptionError(f"unknown key `{key}` = `{value}` ({origin})", hint=hint) from None
+        raise OptionError(f"unknown key `{key}` = `{shortened(value)}` ({shortened(origin, 200)})", hint=hint) from None
     except ValueError as error:
-        raise OptionError(f"`{key}` = `{value}` {error} ({origin})") from None
+        raise OptionError(f"`{key}` = `{shortened(value)}` {error} ({shortened(origin, 200)})") from None
 
 
 def _spelled(key: str, origin: Origin) -> str:

@@ -220,7 +220,7 @@ def _check_number(value: Any, kind: Kind) -> int | float:
     except (TypeError, OverflowError):
         raise ValueError(f"is not {kind}") from None
     bounds = kind.range
-    if math.isnan(number) or (isinstance(number, float) and math.isinf(number) and bounds.finite):
+    if isinstance(number, float) and (math.isnan(number) or (math.isinf(number) and bounds.finite)):
         raise ValueError("is not finite")
     too_low = number < bounds.low or (bounds.low_open and number == bounds.low)
     too_high = number > bounds.high or (bounds.high_open and number == bounds.high)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from puffer_core.errors import EnvError
+from puffer_core.errors import EnvError, shortened
 from puffer_core.policies import ActionLayout, make_policy
 from puffer_core.rl.streams import generator
 from puffer_core.rl.trainer import PuffeRL
@@ -25,13 +25,35 @@ def supports(job: Job) -> str | None:
         return f"train.precision={train.precision}: it computes in float32"
     if train.compile:
         return "train.compile: the built-in networks have hand-written passes that torch.compile can't take"
-    if job.device.startswith("cuda") and not torch.cuda.is_available():
-        return f"train.device={job.device}: torch finds no GPU here"
+    if reason := _lacks(job.device):
+        return f"train.device={shortened(job.device)}: {reason}"
     try:
         ActionLayout.from_space(job.action_space)
     except EnvError as error:
         return str(error)
     return None
+
+
+def _lacks(name: str) -> str | None:
+    """Return why torch can't compute on the device called ``name``, or None."""
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        return "torch knows no such device; use cpu, cuda or cuda:N"
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            return "torch finds no GPU here"
+        count = torch.cuda.device_count()
+        return None if (device.index or 0) < count else f"torch finds {count} GPUs here, counted from 0"
+    return None if device.type in ("cpu", "mps") and _holds(device) else "torch can't compute on it here"
+
+
+def _holds(device: torch.device) -> bool:
+    try:
+        torch.zeros(1, device=device).add_(1)
+    except (RuntimeError, AssertionError):
+        return False
+    return True
 
 
 def make(job: Job, plan: Plan) -> PuffeRL:

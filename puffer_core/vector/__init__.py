@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from puffer_core.env import Space
+from puffer_core.errors import OptionError, shortened
 from puffer_core.specs import VectorJob
 from puffer_core.vector.base import Vector
 from puffer_core.vector.choice import choose
@@ -82,6 +83,8 @@ def make(
         )
     batch_size = "auto" if batch_size is None else batch_size
     check_counts(num_envs, num_workers, batch_size, zero_copy)
+    if not isinstance(backend, str) and not callable(backend):
+        raise OptionError(f"backend={shortened(repr(backend))} is not `auto`, the name of a backend or its class")
     if isinstance(backend, str):
         job = _job(env, num_envs, params, (num_workers, batch_size, zero_copy))
         make_vector, backend_name, note = choose(backend, job)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puffer_core.env import Array, PufferEnv
-from puffer_core.errors import EnvError
+from puffer_core.errors import EnvError, shortened
 from puffer_core.native import NativeEnv
 from puffer_core.vector.base import Infos
 from puffer_core.vector.plain import PlainEnv, accepts
@@ -18,6 +18,7 @@ PATTERN = 0xA5
 """Fills final observations before each step, so that rows an environment did not write are known."""
 CLEARED = ("rewards", "terminals", "truncations", "logged")
 _WATCHED = ("observations", "actions", "rewards", "terminals", "truncations")
+_RETURNED = ("observations", "rewards", "terminals", "truncations")
 
 
 class Member:
@@ -37,9 +38,11 @@ class Member:
         self._copied = {name: array for name, array in own.items() if array is not buf[name]}
         # C environments and adapters keep the contract; others are watched. One may write last observations only at
         # some ends, so the observations before each step are kept for the rows in which it writes none.
-        is_watched = not isinstance(env, NativeEnv | PlainEnv)
-        self._watched = [(name, own[name]) for name in _WATCHED if is_watched]
-        self._before = np.empty_like(env.observations) if is_watched else None
+        self._is_watched = not isinstance(env, NativeEnv | PlainEnv)
+        self._watched = [(name, own[name]) for name in _WATCHED if self._is_watched]
+        self._returned = [(name, own[name]) for name in _RETURNED if self._is_watched]
+        self._agents = int(env.num_agents)
+        self._before = np.empty_like(env.observations) if self._is_watched else None
         self._has_warned = False
         self._takes_index, self.takes_seed = _seeding(env)
 
@@ -53,8 +56,12 @@ class Member:
             arguments = {"seed": seed + index}
         self._clear_own()
         result = self.env.reset(**arguments)
+        is_pair = isinstance(result, tuple) and len(result) == 2
+        observations = result[0] if is_pair else result
+        if self._is_watched and isinstance(observations, np.ndarray):
+            self._check_returned("reset", self._returned[0][0], self._returned[0][1], observations)
         self._copy_out()
-        return list(result[1] or []) if isinstance(result, tuple) and len(result) == 2 else []
+        return self._as_infos("reset", result[1]) if is_pair else []
 
     def step(self) -> Infos:
         """Step the environment with the actions in its rows, and bring the rows up to date."""
@@ -65,13 +72,47 @@ class Member:
         if self._copied:
             self._clear_own()
             env.actions[...] = self._buf["actions"]
-        infos = env.step(env.actions)[4]
-        for name, array in self._watched:
-            if getattr(env, name) is not array:
-                raise EnvError(f"{type(env).__name__} replaced its array `{name}`: write into it instead")
+        result = env.step(env.actions)
+        if self._is_watched:
+            self._check_step(result)
         if self._copied:
             self._copy_out()
-        return infos or []
+        return self._as_infos("step", result[4])
+
+    def _check_step(self, result: Any) -> None:
+        """Refuse results that are not in the environment's own arrays, and would be lost."""
+        env = self.env
+        kind = type(env).__name__
+        for name, array in self._watched:
+            if getattr(env, name) is not array:
+                raise EnvError(f"{kind} replaced its array `{name}`: write into it instead")
+        if env.num_agents != self._agents:
+            raise EnvError(
+                f"{kind} changed num_agents from {self._agents} to {env.num_agents}: it is fixed once opened"
+            )
+        if not isinstance(result, tuple | list) or len(result) != 5:
+            found = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
+            raise EnvError(f"{kind}: step returned {found}, not 5 values: {', '.join(_RETURNED)}, infos")
+        for (name, array), given in zip(self._returned, result, strict=False):
+            if given is not array:
+                self._check_returned("step", name, array, given)
+
+    def _check_returned(self, call: str, name: str, array: Array, given: Any) -> None:
+        is_view = isinstance(given, np.ndarray) and np.may_share_memory(given, array)
+        if given is not array and not is_view and not (array.size == 0 and np.size(given) == 0):
+            msg = f"{type(self.env).__name__}: {call} returned {name} that are not its own array `{name}`"
+            raise EnvError(msg, hint=f"write into it, as in `self.{name}[:] = ...`, and return it")
+
+    def _as_infos(self, call: str, infos: Any) -> Infos:
+        """Return infos, one or a list of them or None, as a list."""
+        if type(infos) is list and not infos:
+            return infos
+        if infos is None or isinstance(infos, dict):
+            return [infos] if infos else []
+        if not isinstance(infos, list | tuple) or not all(isinstance(info, dict) for info in infos):
+            kind = type(self.env).__name__
+            raise EnvError(f"{kind}: {call} returned infos={shortened(repr(infos))}, not a list of dicts")
+        return list(infos)
 
     def finish(self, ended: Array) -> None:
         """Supply the last observations of the rows that ended, where the environment writes none."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 
 from puffer_core.env import DECLARED, Array, PufferEnv, Step, check_spaces
-from puffer_core.errors import EnvError
+from puffer_core.errors import EnvError, shortened
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_plain(env: object) -> bool:
@@ -71,9 +74,15 @@ class PlainEnv(PufferEnv):
         result = self.env.step(int(actions[0]) if self._is_discrete else actions[0].copy())
         if not isinstance(result, tuple) or len(result) not in (4, 5):
             raise EnvError(f"{self._name}: step returned {type(result).__name__}, not 4 or 5 values")
-        observation, reward, terminal, info = result[0], result[1], bool(result[2]), result[-1]
+        observation, reward, terminal, info = result[0], result[1], result[2], result[-1]
+        if not isinstance(info, dict) and info is not None:
+            raise self._refusal("info", info, "a dict")
+        if type(reward) is not float or not -_LARGEST <= reward <= _LARGEST:
+            reward = self._number("reward", reward)
+        if type(terminal) is not bool:
+            terminal = bool(self._number("terminated" if len(result) == 5 else "done", terminal))
         if len(result) == 5:
-            truncated = bool(result[3])
+            truncated = result[3] if type(result[3]) is bool else bool(self._number("truncated", result[3]))
         else:
             truncated = terminal and bool((info or {}).get("TimeLimit.truncated", False))
             terminal = terminal and not truncated
@@ -95,10 +104,49 @@ class PlainEnv(PufferEnv):
         return dict(info)
 
     def _write(self, rows: Array, observation: Any) -> None:
-        shape = observation.shape if isinstance(observation, np.ndarray) else np.shape(observation)
-        if shape != self._shape:
-            raise EnvError(f"{self._name} gave an observation of shape {shape}, declared is {self._shape}")
-        rows[0] = observation
+        array = observation if isinstance(observation, np.ndarray) else self._array("observation", observation)
+        if array.dtype != rows.dtype and array.dtype.kind not in "biuf":
+            raise self._refusal("observation", observation, f"an array of {rows.dtype}")
+        if array.shape != self._shape:
+            raise EnvError(f"{self._name} gave an observation of shape {array.shape}, declared is {self._shape}")
+        rows[0] = array if array.dtype == rows.dtype else self._cast(array, rows.dtype)
+
+    def _cast(self, array: Array, dtype: np.dtype[Any]) -> Array:
+        """Return an observation in the declared dtype; it may be rounded to a float, but nothing else may be lost."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = array.astype(dtype)
+        if dtype.kind == "f":
+            fits = np.isfinite(cast).all() or np.array_equal(np.isfinite(cast), np.isfinite(array))
+        else:
+            fits = np.array_equal(cast, array)
+        if not fits:
+            raise self._refusal("observation", array, f"what {dtype}, the dtype of the observation space, can hold")
+        return cast
+
+    def _number(self, key: str, value: Any) -> float:
+        """Return a real number, or an array of one, as a float that a float32 can hold."""
+        number = value
+        if not isinstance(value, Real | np.bool_):
+            array = self._array(key, value)
+            if array.dtype.kind not in "biuf" or array.size != 1:
+                raise self._refusal(key, value, "one real number" if key == "reward" else "one boolean")
+            number = array.item()
+        try:
+            number = float(number)
+        except OverflowError:
+            raise self._refusal(key, value, "a number that float32 can hold") from None
+        if _LARGEST < abs(number) < float("inf"):
+            raise self._refusal(key, value, "a number that float32 can hold")
+        return float(number)
+
+    def _array(self, key: str, value: Any) -> Array:
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise self._refusal(key, value, "an array of numbers") from None
+
+    def _refusal(self, key: str, value: Any, wanted: str) -> EnvError:
+        return EnvError(f"{self._name} gave {key}={shortened(repr(value))}, which is not {wanted}")
 
     def render(self) -> Any:
         """Return what the environment renders."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puffer_core.config import load
 from puffer_core.config.schema import SECTIONS, Range
 from puffer_core.config.values import (
     OPEN,
@@ -24,6 +25,7 @@ from puffer_core.config.values import (
     render,
     unquote,
 )
+from puffer_core.errors import OptionError, shortened
 
 INT, FLOAT, BOOL, STR, NAMES = Kind("int"), Kind("float"), Kind("bool"), Kind("str"), Kind("names")
 
@@ -293,3 +295,23 @@ def test_parse_gives_a_boolean_or_says_why_not(text: str) -> None:
     else:
         with pytest.raises(ValueError, match="is not a boolean"):
             parse(text, BOOL)
+
+
+def test_a_whole_number_beyond_every_float_is_out_of_range() -> None:
+    with pytest.raises(ValueError, match="is too large"):
+        parse("1e400", Kind("int", Range(1, 100)))
+
+
+def test_errors_shorten_long_values() -> None:
+    assert shortened("x" * 80) == "x" * 80
+    assert len(shortened("x" * 1000)) <= 80
+    assert shortened(10**5000) == "an integer of thousands of digits"
+    with pytest.raises(OptionError, match=r"`train.horizon` = `9{30,}\.\.\.9{30,}` is too large") as caught:
+        load(None, options=["--train.horizon", "9" * 300])
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("key", ["seed", "train.total-timesteps", "train.horizon", "vec.num-envs", "env.num-envs"])
+def test_no_whole_number_overflows(key: str) -> None:
+    with pytest.raises(OptionError, match="1e400"):
+        load(None, options=[f"--{key}", "1e400"])

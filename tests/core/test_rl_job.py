@@ -46,7 +46,9 @@ def test_torch_supports_the_job() -> None:
     [
         ({"train": {"precision": "bfloat16"}}, "precision=bfloat16"),
         ({"train": {"compile": True}}, "compile"),
-        ({"device": "cuda:7"}, "no GPU"),
+        ({"device": "foo"}, "train.device=foo: torch knows no such device"),
+        ({"device": "cuda:x"}, "knows no such device"),
+        ({"device": "meta"}, "can't compute on it"),
         ({"action_space": spaces.MultiBinary(2)}, "not an action space"),
     ],
 )
@@ -54,6 +56,13 @@ def test_torch_says_what_it_does_not_support(changes: dict[str, Any], reason: st
     found = rl.supports(a_job(**changes))
     assert found is not None
     assert reason in found
+
+
+@pytest.mark.parametrize(("count", "reason"), [(0, "no GPU"), (2, "torch finds 2 GPUs")])
+def test_torch_says_that_a_gpu_is_missing(monkeypatch: pytest.MonkeyPatch, count: int, reason: str) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: count > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    assert reason in str(rl.supports(a_job(device="cuda:99")))
 
 
 def test_make_opens_the_vector_and_trains() -> None:

@@ -466,3 +466,112 @@ def test_serial_saves_and_restores_what_can_be():
         assert opened.save() is None
         with pytest.raises(OptionError, match="index=1 is not an integer from 0 to 0"):
             opened.render(1)
+
+
+# -- what step returns ------------------------------------------------------------------------------------------------
+
+
+class Answering(Pair):
+    """Answers as ``change`` makes of the right answer."""
+
+    def __init__(self, buf=None, change=None):
+        super().__init__(buf)
+        self.change = change
+
+    def step(self, actions):
+        return self.change(self, super().step(actions))
+
+
+def grow(env, result):
+    env.num_agents = 3
+    return result
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda env, r: None, "Answering: step returned NoneType, not 5 values"),
+        (lambda env, r: r[:4], "Answering: step returned 4 values, not 5"),
+        (lambda env, r: (r[0].copy(), *r[1:]), "Answering: step returned observations that are not its own"),
+        (lambda env, r: (r[0], [0.0, 1.0], *r[2:]), "Answering: step returned rewards that are not its own"),
+        (lambda env, r: (*r[:4], "none"), "Answering: step returned infos='none', not a list of dicts"),
+        (lambda env, r: (*r[:4], [3]), r"Answering: step returned infos=\[3\]"),
+        (grow, "Answering changed num_agents from 2 to 3"),
+    ],
+)
+def test_results_that_would_be_lost_are_refused(change, words):
+    with vector.make(Answering, params={"change": change}) as opened:
+        opened.reset(seed=1)
+        with pytest.raises(EnvError, match=words):
+            opened.step(np.array([0, 1]))
+
+
+@pytest.mark.parametrize("infos", [None, {"a": 1.0}, ({"a": 1.0},), [{"a": 1.0}]])
+def test_views_and_infos_of_every_form_are_taken(infos):
+    def change(env, result):
+        return (*(array[:] for array in result[:4]), infos)
+
+    with vector.make(Answering, params={"change": change}) as opened:
+        opened.reset(seed=1)
+        assert opened.step(np.array([0, 1]))[4] == ([{"a": 1.0}] if infos else [])
+
+
+class Plain:
+    """Answers what it is given."""
+
+    def __init__(self, answer, dtype=np.float32):
+        self.observation_space = Box(0, 1, (2,), dtype)
+        self.action_space = Discrete(2)
+        self.answer = answer
+
+    def reset(self):
+        return np.zeros(2, self.observation_space.dtype)
+
+    def step(self, action):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (([0, 0], None, False, {}), "Plain gave reward=None, which is not one real number"),
+        (([0, 0], "1", False, {}), "Plain gave reward='1'"),
+        (([0, 0], np.zeros(2), False, {}), r"Plain gave reward=array\(\[0., 0.\]\)"),
+        (([0, 0], 1e300, False, {}), r"Plain gave reward=1e\+300, .* float32 can hold"),
+        (([0, 0], 0, "no", {}), "Plain gave done='no', which is not one boolean"),
+        (([0, 0], 0, None, False, {}), "Plain gave terminated=None"),
+        (([0, 0], 0, False, [], {}), r"Plain gave truncated=\[\]"),
+        (([0, 0], 0, False, 3), "Plain gave info=3, which is not a dict"),
+        ((None, 0, False, {}), "Plain gave observation=None, which is not an array of float32"),
+        ((["a", "b"], 0, False, {}), r"Plain gave observation=\['a', 'b'\]"),
+        (([[0], [0, 1]], 0, False, {}), "Plain gave observation=.* not an array of numbers"),
+        ((np.zeros(2, complex), 0, False, {}), "Plain gave observation=array.*not an array of float32"),
+        ((np.array([0, 1e300]), 0, False, {}), "Plain gave observation=array.*what float32, the dtype"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(answer, words):
+    with vector.make(Plain, params={"answer": answer}) as opened:
+        opened.reset(seed=1)
+        with pytest.raises(EnvError, match=words):
+            opened.step(np.array([0]))
+
+
+def test_numbers_of_every_kind_are_taken():
+    answer = ([1, np.inf], np.float64(2), np.bool_(False), np.array([True]), None)
+    with vector.make(Plain, params={"answer": answer}) as opened:
+        opened.reset(seed=1)
+        opened.step(np.array([0]))
+        assert opened.final_observations.tolist() == [[1, np.inf]]
+        assert (opened.rewards[0], opened.terminals[0], opened.truncations[0]) == (2, False, True)
+
+
+def test_an_observation_that_wraps_around_is_refused():
+    with vector.make(Plain, params={"answer": ([0, 300], 0, False, {}), "dtype": np.uint8}) as opened:
+        opened.reset(seed=1)
+        with pytest.raises(EnvError, match="what uint8, the dtype of the observation space, can hold"):
+            opened.step(np.array([0]))
+
+
+def test_a_backend_that_is_none_is_refused():
+    with pytest.raises(OptionError, match="backend=3 is not `auto`, the name of a backend or its class"):
+        vector.make(Pair, backend=3)
