@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from puffer_core.config.schema import SECTIONS, CommandConfig
 from puffer_core.config.values import FALSE, TRUE, Kind, kinds
 from puffer_core.config.values import parse as parse_value
-from puffer_core.errors import OptionError
+from puffer_core.errors import OptionError, shortened
 
 if TYPE_CHECKING:
     from puffer_core.specs import EnvSpec
@@ -76,7 +76,7 @@ def split_command(options: Mapping[str, str]) -> tuple[CommandConfig, dict[str, 
             try:
                 values[name] = parse_value(options[key], kinds(CommandConfig)[name])
             except ValueError as error:
-                raise OptionError(f"`{spell(key)} {options[key]}` {error}") from None
+                raise OptionError(f"`{spell(key)} {shortened(options[key])}` {error}") from None
     return CommandConfig(**values), {key: text for key, text in options.items() if key not in COMMAND_KEYS}
 
 
