@@ -7,6 +7,7 @@ any moment leaves a directory that loads. Pointers are text files: ``<runs>/<env
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from puffer_core.config import Config, from_run, saved
 from puffer_core.errors import OptionError, RunError, did_you_mean
@@ -26,6 +27,7 @@ from puffer_core.files import append_json, read_jsonl, replace_text, sync, to_js
 LATEST = "latest"
 CHECKPOINTS = "checkpoints"
 METRICS, EVENTS, RESULT = "metrics.jsonl", "events.jsonl", "result.json"
+LOCK = ".lock"
 STEP_DIGITS = 14
 
 
@@ -41,6 +43,7 @@ class RunDirectory:
         self.path = path
         self.id = path.name
         self.env_name = env_name
+        self._lock: IO[str] | None = None
 
     @classmethod
     def create(cls, config: Config, env_name: str, runs_dir: str | os.PathLike[str] | None = None) -> RunDirectory:
@@ -81,6 +84,38 @@ class RunDirectory:
     def config(self) -> Config:
         """The configuration the run was started with."""
         return from_run(self.path)
+
+    def acquire(self) -> None:
+        """Keep other processes from training this run until `release`, or until this process dies.
+
+        Raises:
+            RunError: If the run is in use, or the directory can't be written.
+        """
+        try:
+            lock = (self.path / LOCK).open("a+", encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"can't write `{self.path / LOCK}`: {error.strerror or error}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            with lock:
+                if not isinstance(error, BlockingIOError):
+                    raise RunError(f"can't lock `{self.path / LOCK}`: {error.strerror or error}") from error
+                lock.seek(0)
+                msg = f"the run in `{self.path}` is in use by pid {lock.read().strip() or 'unknown'}"
+            raise RunError(msg, hint="wait until that process has ended, or stop it") from None
+        self._lock = lock
+        with suppress(OSError):  # a full disk leaves the lock without a number, but locked
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+
+    def release(self) -> None:
+        """Let others train this run."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(OSError):
+                lock.close()
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Add a row to ``metrics.jsonl``."""

@@ -29,6 +29,8 @@ COMMAND_KEYS = {
     "train.stop_at_score": "stop_at_score",
 }
 """Options that belong to one call of ``run`` or ``train`` -> field of `CommandConfig`."""
+PATHS = ("config", "resume", "runs_dir")
+"""Options that name a file, a run or a folder, so that nothing, as an unset variable of a shell gives, is refused."""
 
 _SEGMENTS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -71,6 +73,9 @@ def split(args: Sequence[str], env: str | EnvSpec | None = None) -> tuple[list[s
 def split_command(options: Mapping[str, str]) -> tuple[CommandConfig, dict[str, str]]:
     """Return what belongs to this call of the command, and the options that are configuration keys."""
     values: dict[str, Any] = {}
+    for key in PATHS:
+        if key in options:
+            require_text(key, options[key])
     for key, name in COMMAND_KEYS.items():
         if key in options:
             try:
@@ -78,6 +83,16 @@ def split_command(options: Mapping[str, str]) -> tuple[CommandConfig, dict[str, 
             except ValueError as error:
                 raise OptionError(f"`{spell(key)} {shortened(options[key])}` {error}") from None
     return CommandConfig(**values), {key: text for key, text in options.items() if key not in COMMAND_KEYS}
+
+
+def require_text(key: str, text: str) -> None:
+    """Check that an option which names something does.
+
+    Raises:
+        OptionError: If the text is empty.
+    """
+    if not text.strip():
+        raise OptionError(f"`{spell(key)}` is empty", hint="give it a value, or leave it out")
 
 
 def spell(key: str) -> str:

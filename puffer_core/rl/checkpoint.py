@@ -11,6 +11,7 @@ In a run, the run directory does that; else `write` does.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ from puffer_core.plugins import manager, resolve
 FORMAT = 1
 MODEL, ARRAYS, STATE = "model.safetensors", "arrays.safetensors", "state.json"
 CONTENT: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
-    **dict.fromkeys(("global_step", "epoch", "total_epochs", "gradient_steps", "skipped_updates"), int),
+    **dict.fromkeys(("global_step", "epoch", "total_epochs", "gradient_steps", "skipped_updates", "seed"), int),
+    "horizon": int,
     **dict.fromkeys(("is_started", "has_environments"), bool),
     **dict.fromkeys(("policy", "policy_options", "observation_space", "action_space"), dict),
     **dict.fromkeys(("optimizer", "means", "means.environment", "means.losses"), dict),
@@ -120,9 +122,23 @@ def read(path: Path) -> Checkpoint:
         value: Any = state
         for part in key.split("."):
             value = value.get(part)
-        if not isinstance(value, kind):
+        is_number = kind in (int, (int, float))
+        if not isinstance(value, kind) or (is_number and (isinstance(value, bool) or not 0 <= value < math.inf)):
             raise RunError(f"the checkpoint {path} is damaged: `{key}` in {STATE} is {value!r}")
+    _require_consistent(state, path)
     return Checkpoint(model, arrays, state)
+
+
+def _require_consistent(state: Mapping[str, Any], path: Path) -> None:
+    """Check that the counters belong to one moment of one run."""
+    epoch, total = state["epoch"], state["total_epochs"]
+    if epoch > total:
+        raise RunError(f"the checkpoint {path} is damaged: `epoch` in {STATE} is {epoch} of `total_epochs` {total}")
+    for key in ("global_step", "gradient_steps", "skipped_updates", "episodes"):
+        if epoch == 0 and state[key]:
+            raise RunError(f"the checkpoint {path} is damaged: `{key}` in {STATE} is {state[key]} before epoch 1")
+    if bool(epoch) != state["is_started"]:
+        raise RunError(f"the checkpoint {path} is damaged: `is_started` in {STATE} does not fit `epoch` {epoch}")
 
 
 def plain(policy: nn.Module) -> nn.Module:

@@ -7,6 +7,7 @@ Schedules are functions of the epoch.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,13 +42,9 @@ def capture(trainer: PuffeRL) -> Checkpoint:
     arrays |= {f"env.{name}": _tensor(blob) for name, blob in (saved or {}).items()}
     state = {
         **{name: getattr(trainer, name) for name in COUNTERS},
-        "total_epochs": trainer.total_epochs,
+        **_layout(trainer),
         "seed": trainer.config.base.seed,
         "optimizer": {"name": trainer.config.train.optimizer, "steps": trainer.optimizer.steps},
-        "policy": asdict(trainer.config.policy),
-        "policy_options": checkpoint.describe_options(trainer.config.options_of(trainer.config.policy.name)),
-        "observation_space": checkpoint.describe_space(trainer.vector.single_observation_space),
-        "action_space": checkpoint.describe_space(trainer.vector.single_action_space),
         "has_environments": saved is not None,
         "means": {"environment": trainer.environment.state(), "losses": trainer.losses.state()},
     }
@@ -75,6 +72,19 @@ def load(trainer: PuffeRL, path: Path) -> bool:
     return restored
 
 
+def _layout(trainer: PuffeRL) -> dict[str, Any]:
+    """Return what a checkpoint and the trainer that goes on from it must have in common."""
+    config = trainer.config
+    return {
+        "total_epochs": trainer.total_epochs,
+        "horizon": trainer.rollout.horizon,
+        "policy": asdict(config.policy),
+        "policy_options": checkpoint.describe_options(config.options_of(config.policy.name)),
+        "observation_space": checkpoint.describe_space(trainer.vector.single_observation_space),
+        "action_space": checkpoint.describe_space(trainer.vector.single_action_space),
+    }
+
+
 def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Means, Means]:
     """Check everything that can be checked before anything is changed; return the metrics not yet reported."""
     state, wanted = content.state, trainer.config.train.optimizer
@@ -82,6 +92,11 @@ def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Mea
         raise RunError(f"{path} was trained with {state['optimizer']['name']}, not with train.optimizer={wanted}")
     checkpoint.require_fit(trainer.policy, content.model, path)
     trainer.optimizer.require_fit(content.section("optimizer"))
+    for key, here in _layout(trainer).items():
+        there = state[key]
+        if json.dumps(there, sort_keys=True) != json.dumps(here, sort_keys=True):
+            msg = f"{path} does not fit this run: `{key}` is {there} there, {here} here"
+            raise RunError(msg, hint="was config.ini of the run, or its environment, changed since it was started?")
     if state["has_environments"]:
         trainer.rollout.require_fit(content.section("carry"))
     environment, losses = Means(), Means()

@@ -143,7 +143,10 @@ class _Command:
                 session.fail(error)
                 self._write_result({**(self.result or self._collect()), "error": describe(error)})
         finally:
-            session.close()
+            try:
+                session.close()
+            finally:
+                session.directory.release()
 
     def train(self) -> None:
         """Prepare, build and train; afterwards `result` is complete but for an evaluation."""
@@ -207,7 +210,9 @@ class _Command:
         try:
             if directory is None:
                 directory = RunDirectory.create(prepared.job.config, prepared.job.env_name)
+                directory.acquire()
             else:
+                directory.acquire()  # after the workers are there, which would keep it
                 loaded = self._load(trainer, directory)
             return Session(
                 prepared,
@@ -219,6 +224,8 @@ class _Command:
                 loaded=loaded,
             )
         except BaseException:
+            if directory is not None:
+                directory.release()
             trainer.close()
             raise
 

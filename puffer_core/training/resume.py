@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from puffer_core import config as configuration
 from puffer_core import runs
 from puffer_core.config import Config
-from puffer_core.config.options import spell
+from puffer_core.config.options import require_text, spell
 from puffer_core.errors import OptionError, RunError
 from puffer_core.runs import RunDirectory
 from puffer_core.specs import EnvSpec
@@ -22,8 +22,12 @@ def find_run(ref: str, env: str | EnvSpec, runs_dir: str | os.PathLike[str] | No
     """Return the run to go on with.
 
     Raises:
+        OptionError: If ``ref`` or ``runs_dir`` is empty.
         RunError: If there is none, or it is one of another environment.
     """
+    require_text("resume", ref)
+    if runs_dir is not None:
+        require_text("runs_dir", os.fspath(runs_dir))
     _, name = locate(env)
     directory = runs.find(ref, name, runs_dir)
     if directory.env_name != name:

@@ -100,7 +100,7 @@ class Session:
             if reason is None and self._checkpoint_is_due():
                 self.save("on schedule")
         self._ended = self._clock()
-        self.save(reason)
+        self._save_last(reason)
         done = self.trainer.epoch >= self.trainer.total_epochs
         self.status = self.outcome = "interrupted" if signals.number is not None else "finished" if done else "stopped"
         self.event(self.status, reason=reason, step=self.trainer.global_step)
@@ -123,6 +123,27 @@ class Session:
 
     def save(self, reason: str) -> Path | None:
         """Write a checkpoint of this moment, once; a full disk is a warning and gives None."""
+        try:
+            return self._save(reason)
+        except RunError as error:
+            self.warn(f"{error}; training goes on")
+            return None
+
+    def _save_last(self, reason: str) -> None:
+        """Write the checkpoint that training ends with; without it, training has failed."""
+        try:
+            self._save(reason)
+        except RunError as error:
+            kept = f"the last checkpoint is {self.saved[1]}" if self.saved else "there is no checkpoint"
+            hint = f"{kept}; free some space, then go on with --resume" if self.saved else f"{kept}; free some space"
+            raise RunError(f"training ended, but what was learnt is not saved: {error}", hint=hint) from error
+
+    def _save(self, reason: str) -> Path:
+        """Write a checkpoint of this moment, once.
+
+        Raises:
+            RunError: If it can't be written.
+        """
         step = self.trainer.global_step
         if self.saved is not None and self.saved[0] == step:
             return self.saved[1]
@@ -130,9 +151,6 @@ class Session:
         try:
             with self.directory.saving(step) as folder:
                 self.trainer.save(folder)
-        except RunError as error:
-            self.warn(f"{error}; training goes on")
-            return None
         finally:
             self._saved_at = self._clock()
         self.saved = (step, self.directory.checkpoint_dir(step))

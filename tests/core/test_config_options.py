@@ -142,6 +142,12 @@ def test_split_command_checks_values(args: list[str], message: str) -> None:
         split_command(parse(args))
 
 
+@pytest.mark.parametrize("option", ["--resume", "--config", "--runs-dir"])
+def test_split_command_refuses_an_empty_name(option: str) -> None:
+    with pytest.raises(OptionError, match=f"`{option}` is empty"):
+        split_command(parse([option, ""]))
+
+
 @given(st.sampled_from(sorted(KEYS)), st.text(min_size=1).filter(lambda text: not text.startswith("--")))
 def test_every_key_reads_any_value_in_both_forms(key: str, text: str) -> None:
     assert parse([f"{spell(key)}={text}"]) == {key: text}

@@ -200,6 +200,30 @@ def test_a_state_that_lacks_something_is_refused(key: str, tmp_path: Path) -> No
             reader(tmp_path / "c")
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(
+            ({key: -1}, f"`{key}` in state.json is -1")
+            for key in ("global_step", "skipped_updates", "episodes", "seed")
+        ),
+        ({"episodes": float("nan")}, "`episodes` in state.json is nan"),
+        ({"gradient_steps": True}, "`gradient_steps` in state.json is True"),
+        ({"epoch": 10**6}, "`epoch` in state.json is 1000000 of"),
+        ({"epoch": 0}, "`global_step` in state.json is .* before epoch 1"),
+        ({"is_started": False}, "`is_started` in state.json does not fit `epoch` 1"),
+        ({"horizon": 3}, "`horizon` is 3 there"),
+        ({"total_epochs": 10**6}, "`total_epochs` is 1000000 there"),
+        ({"action_space": {"kind": "discrete", "n": 9, "start": 0}}, "`action_space` is .* there"),
+    ],
+)
+def test_a_state_that_can_not_be_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    trainer = saved(tmp_path / "c")
+    edit(tmp_path / "c", lambda state: state.update(changes))
+    with pytest.raises(RunError, match=message):
+        trainer.load(tmp_path / "c")
+
+
 def lose(path: Path, name: str) -> None:
     arrays = load_file(path / "arrays.safetensors")
     save_file({key: array for key, array in arrays.items() if key != name}, path / "arrays.safetensors")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,31 @@ def test_resume_refuses_a_run_of_another_environment(tmp_path: Path) -> None:
         train(MATCH, resume=part["run_dir"])
 
 
+def test_resume_refuses_a_run_that_is_in_use(tmp_path: Path) -> None:
+    part = train(SAVING, options=small(tmp_path), stop_at=640)
+    other = RunDirectory.open(part["run_dir"])
+    other.acquire()
+    with pytest.raises(RunError, match=f"in use by pid {os.getpid()}"):
+        train(SAVING, resume=part["run_dir"])
+    other.release()
+    assert train(SAVING, resume=part["run_dir"])["steps"] == 2048
+
+
+def test_resume_refuses_an_empty_name(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="`--resume` is empty"):
+        train(SAVING, resume="")
+    with pytest.raises(OptionError, match="`--runs-dir` is empty"):
+        train(SAVING, options={"runs_dir": ""}, resume="latest")
+
+
+def test_resume_refuses_a_configuration_with_other_counts(tmp_path: Path) -> None:
+    part = train(SAVING, options=small(tmp_path), stop_at=640)
+    ini = Path(part["run_dir"]) / "config.ini"
+    ini.write_text(ini.read_text().replace("total_timesteps = 2048", "total_timesteps = 4096"))
+    with pytest.raises(RunError, match="`total_epochs` is 32 there, 64 here"):
+        train(SAVING, resume=part["run_dir"])
+
+
 def test_resume_refuses_a_stop_behind_the_run(tmp_path: Path) -> None:
     part = train(SAVING, options=small(tmp_path), stop_at=640)
     directory = RunDirectory.open(part["run_dir"])
@@ -228,6 +254,23 @@ def test_full_disk_while_saving_is_a_warning(
     assert "No space left on device; training goes on" in capsys.readouterr().err
     names = sorted(int(path.name) for path in (Path(result["run_dir"]) / "checkpoints").glob("0*"))
     assert names == [1280, 1920, 2048]
+
+
+def test_full_disk_at_the_last_checkpoint_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save = PuffeRL.save
+
+    def save_but_last(self: PuffeRL, path: Path) -> None:
+        if self.global_step == 2048:
+            raise OSError(28, "No space left on device")
+        save(self, path)
+
+    monkeypatch.setattr(PuffeRL, "save", save_but_last)
+    with pytest.raises(RunError, match=r"not saved: .*No space left on device") as caught:
+        train(MATCH, options=small(tmp_path, checkpoint_interval="10"))
+    assert "1920; free some space" in str(caught.value.hint)
+    (folder,) = (path for path in (tmp_path / "runs/fake/match").iterdir() if path.is_dir())
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["status"], Path(result["checkpoint"]).name[-4:]) == ("failed", "1920")
 
 
 class Ledger:
