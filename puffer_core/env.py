@@ -9,7 +9,7 @@ observations already to the next episode, and the last observation of the ended 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -187,7 +187,31 @@ def joint_space(space: Space, agents: int) -> Space:
     raise EnvError(f"there is no joint space of {space}")
 
 
-def layout_of(env: PufferEnv, rows: int | None = None) -> Layout:
+class Declares(Protocol):
+    """What the arrays of an environment are laid out from."""
+
+    @property
+    def single_observation_space(self) -> Space:
+        """Of one agent, a Box."""
+
+    @property
+    def single_action_space(self) -> Space:
+        """Of one agent."""
+
+    @property
+    def num_agents(self) -> int:
+        """Rows."""
+
+    @property
+    def has_action_mask(self) -> bool:
+        """Whether there is an array `action_mask`."""
+
+    @property
+    def log_fields(self) -> tuple[str, ...]:
+        """Columns of `log`."""
+
+
+def layout_of(env: Declares, rows: int | None = None) -> Layout:
     """Return the shape and dtype of each array of ``env``, or of as many rows of its kind as given."""
     observation, action = env.single_observation_space, env.single_action_space
     assert observation.shape is not None

@@ -53,6 +53,7 @@ def make(
     seed: int = 0,
     first_index: int = 0,
     strict: bool = False,
+    env_kwargs: Any = None,
     **kwargs: object,
 ) -> Vector:
     """Open a vector of ``num_envs`` environments.
@@ -70,6 +71,7 @@ def make(
         seed: Of the first reset.
         first_index: Instances before these, over all workers and ranks.
         strict: Refuse actions outside the action space instead of replacing them.
+        env_kwargs: Another name of ``params``.
         **kwargs: More parameters of the environment.
 
     Raises:
@@ -77,6 +79,10 @@ def make(
         UnknownNameError: If there is no such environment or backend.
         EnvError: If the environment breaks the contract.
     """
+    if env_kwargs is not None:
+        if params is not None:
+            raise OptionError("params and env_kwargs were given", hint="they are two names of one thing: give one")
+        params = env_kwargs
     if kwargs:
         params = (
             [{**one, **kwargs} for one in params] if isinstance(params, list | tuple) else {**(params or {}), **kwargs}

@@ -30,7 +30,9 @@ class Vector(ABC):
         single_observation_space, single_action_space: Of one agent.
         num_envs: Instances.
         agents_per_env: Rows of one instance; they are consecutive.
-        num_agents: Rows.
+        num_agents: Rows of all environments.
+        agents_per_batch: Rows of one batch, which the arrays below have: fewer than `num_agents` where batches are
+            partial. Then every `recv` puts other arrays here, and `agent_ids` says whose rows they are.
         observations, rewards, terminals, truncations, masks, final_observations: As in `PufferEnv`, one row per agent.
         action_mask: (N, sum of head sizes) uint8, or None.
         actions: Where `send` puts a batch; a batch written here may be sent without a copy.
@@ -47,6 +49,7 @@ class Vector(ABC):
     num_envs: int
     agents_per_env: int
     num_agents: int
+    agents_per_batch: int
     observations: Array
     actions: Array
     rewards: npt.NDArray[np.float32]

@@ -77,6 +77,7 @@ class Native(Vector):
             setattr(self, name, getattr(self.env, name))
         self.single_observation_space = self.env.single_observation_space
         self.single_action_space = self.env.single_action_space
+        self.agents_per_batch = self.num_agents
         self.agent_ids = np.arange(self.num_agents)
         self.limits = source.limits
         self._take_arrays()

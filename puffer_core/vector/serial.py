@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puffer_core.env import Array, PufferEnv, allocate, layout_of, put_actions
+from puffer_core.env import Array, PufferEnv, allocate, put_actions, take_buffers
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import NativeEnv
 from puffer_core.vector.base import SEND, Infos, Vector
 from puffer_core.vector.counts import check_count, refuse_split
-from puffer_core.vector.logs import EPISODE_FIELDS, EpisodeStats, LogSums
+from puffer_core.vector.logs import EpisodeStats, LogSums
 from puffer_core.vector.member import Member
 from puffer_core.vector.plain import accepts
+from puffer_core.vector.rows import Rows
 from puffer_core.vector.source import Source, source_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Serial(Vector):
         num_threads: Threads of each environment in C.
         seed, first_index, strict: As in `NativeEnv`.
         num_workers, batch_size, zero_copy: Of backends with workers; only what splits nothing is legal.
+        buf: Arrays to use, as `Rows.layout` lays them out: those that a worker shares with its parent.
     """
 
     backend = "serial"
@@ -57,6 +59,7 @@ class Serial(Vector):
         seed: int = 0,
         first_index: int = 0,
         strict: bool = False,
+        buf: Mapping[str, Array] | None = None,
     ) -> None:
         sources = _sources(env, num_envs, params)
         if reason := refuse_split(num_envs, num_workers, batch_size, zero_copy):
@@ -64,7 +67,7 @@ class Serial(Vector):
         super().__init__(sources[0].name, seed)
         self._first_index, self._strict = first_index, strict
         self._threads = 1 if num_threads == "auto" else num_threads
-        self.members = self._open(sources)
+        self.members = self._open(sources, buf)
         self._stats = EpisodeStats(self.num_agents)
         self._sums = LogSums(self.log_fields)
         limits = {limit for source in sources for limit in source.limits}
@@ -74,28 +77,28 @@ class Serial(Vector):
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
-    def _open(self, sources: Sequence[Source]) -> list[Member]:
+    def _open(self, sources: Sequence[Source], buf: Mapping[str, Array] | None) -> list[Member]:
         """Make the arrays from the first environment's spaces, then every environment on its rows."""
         with ExitStack() as opened:
             spare: PufferEnv | None = self._make(sources[0], None)
             assert spare is not None
             opened.callback(spare.close)
-            self._declare(spare, sources)
+            self._declare(Rows.of(spare), len(sources), buf)
             if sources[0].takes_buffers or sources[0].table is not None:
                 opened.pop_all().close()
                 spare = None
             members: list[Member] = []
             self.num_envs = 0
             for i, source in enumerate(sources):
-                rows = slice(i * self._rows, (i + 1) * self._rows)
-                buf = {name: array[rows] for name, array in self._arrays.items()}
-                if self._is_unlogged:
-                    buf.pop("log"), buf.pop("logged")
-                env = spare if i == 0 and spare is not None else self._make_member(source, buf, i)
+                rows = slice(i * self.rows.num_agents, (i + 1) * self.rows.num_agents)
+                own = {name: array[rows] for name, array in self._arrays.items()}
+                if self.rows.is_unlogged:
+                    own.pop("log"), own.pop("logged")
+                env = spare if i == 0 and spare is not None else self._make_member(source, own, i)
                 if env is not spare:
                     opened.callback(env.close)
-                self._compare(env, i)
-                members.append(Member(env, rows, self.num_envs, buf))
+                self.rows.require_same(env, i, self.name)
+                members.append(Member(env, rows, self.num_envs, own))
                 self.num_envs += env.num_instances
             opened.pop_all()
             return members
@@ -118,33 +121,21 @@ class Serial(Vector):
             buf=buf,
         )
 
-    def _declare(self, like: PufferEnv, sources: Sequence[Source]) -> None:
-        """Take spaces, fields and sizes from the first environment."""
-        self._like = like
-        self.single_observation_space = like.single_observation_space
-        self.single_action_space = like.single_action_space
-        self._rows = int(like.num_agents)
-        self.agents_per_env = self._rows // like.num_instances
-        self.num_agents = self._rows * len(sources)
-        self._is_unlogged = not like.log_fields
-        self.log_fields = like.log_fields or EPISODE_FIELDS
-        layout = layout_of(like, self.num_agents)
-        layout["log"] = ((self.num_agents, len(self.log_fields)), np.float32)
-        layout["logged"] = ((self.num_agents,), np.bool_)
-        self._arrays = allocate(layout)
+    def _declare(self, rows: Rows, objects: int, buf: Mapping[str, Array] | None) -> None:
+        """Take spaces, fields and sizes from the first environment, and the arrays given or new ones."""
+        self.rows = rows
+        self.single_observation_space = rows.single_observation_space
+        self.single_action_space = rows.single_action_space
+        self.agents_per_env = rows.agents_per_env
+        self.num_agents = self.agents_per_batch = rows.num_agents * objects
+        self.log_fields = rows.columns
+        layout = rows.layout(objects)
+        arrays = allocate(layout) if buf is None else take_buffers(layout, buf, f"serial of {self.name}")
+        self._arrays = {name: array for name, array in arrays.items() if array is not None}
         self.action_mask = None
         for name, array in self._arrays.items():
             setattr(self, name, array)
         self.agent_ids = np.arange(self.num_agents)
-
-    def _compare(self, env: PufferEnv, position: int) -> None:
-        """Refuse an environment that does not fit into the arrays of the first."""
-        for name in ("single_observation_space", "single_action_space", "num_agents", "has_action_mask", "log_fields"):
-            if getattr(env, name) != getattr(self._like, name):
-                msg = (
-                    f"environment {position} has {name} {getattr(env, name)}, the first has {getattr(self._like, name)}"
-                )
-                raise EnvError(f"{self.name}: {msg}")
 
     # -- stepping -----------------------------------------------------------------------------------------------------
 
@@ -179,7 +170,7 @@ class Serial(Vector):
         if ended.any():
             self._finish(ended)
         last: Infos = []
-        if self._is_unlogged:
+        if self.rows.is_unlogged:
             self._stats.add(self, ended)
             last = self._take_last_infos(given)
         self._sums.add(self.log, self.logged, self.infos, last)
@@ -188,7 +179,7 @@ class Serial(Vector):
         both = self.terminals & self.truncations
         if both.any():
             row = int(np.argmax(both))
-            kind = type(self.members[row // self._rows].env).__name__
+            kind = type(self.members[row // self.rows.num_agents].env).__name__
             msg = f"{kind}: agent {row} is terminal and truncated"
             raise EnvError(msg, hint="an end has one flag: terminal where both hold")
         for member in self.members:
@@ -202,7 +193,7 @@ class Serial(Vector):
         last: Infos = []
         for member, infos in given:
             rows = np.flatnonzero(self.logged[member.rows])
-            is_each = len(infos) == self._rows
+            is_each = len(infos) == self.rows.num_agents
             for row in rows:
                 for info in [infos[row]] if is_each else infos:
                     self._stats.add_info(self, member.rows.start + row, info)

@@ -1,0 +1,75 @@
+"""What one environment object takes in the arrays of a vector: decided by the first that is opened, for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from puffer_core.env import Layout, PufferEnv, Space, layout_of
+from puffer_core.errors import EnvError
+from puffer_core.vector.logs import EPISODE_FIELDS
+
+_COMPARED = ("single_observation_space", "single_action_space", "num_agents", "has_action_mask", "log_fields")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The shape of one environment object among others of its kind.
+
+    Attributes:
+        single_observation_space, single_action_space: Of one agent.
+        num_agents: Rows of one object.
+        num_instances: Instances in one object: 1 for Python, ``num_envs`` for an environment in C.
+        has_action_mask: Whether it writes `action_mask`.
+        log_fields: What it logs itself; empty where `EpisodeStats` keeps the log for it.
+    """
+
+    single_observation_space: Space
+    single_action_space: Space
+    num_agents: int
+    num_instances: int
+    has_action_mask: bool
+    log_fields: tuple[str, ...]
+
+    @classmethod
+    def of(cls, env: PufferEnv) -> Rows:
+        """Return the rows of an environment that is open."""
+        return cls(
+            env.single_observation_space,
+            env.single_action_space,
+            int(env.num_agents),
+            int(env.num_instances),
+            bool(env.has_action_mask),
+            tuple(env.log_fields),
+        )
+
+    @property
+    def agents_per_env(self) -> int:
+        """Rows of one instance."""
+        return self.num_agents // self.num_instances
+
+    @property
+    def is_unlogged(self) -> bool:
+        """Whether the vector keeps the log, since the environment has none."""
+        return not self.log_fields
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the vector's log."""
+        return self.log_fields or EPISODE_FIELDS
+
+    def layout(self, objects: int) -> Layout:
+        """Return shape and dtype of every array of a vector of that many objects, ``log`` and ``logged`` included."""
+        rows = self.num_agents * objects
+        layout = layout_of(self, rows)
+        layout["log"] = ((rows, len(self.columns)), np.float32)
+        layout["logged"] = ((rows,), np.bool_)
+        return layout
+
+    def require_same(self, env: PufferEnv, position: int, owner: str) -> None:
+        """Refuse an environment that does not fit into arrays of this kind."""
+        for name in _COMPARED:
+            if getattr(env, name) != getattr(self, name):
+                msg = f"environment {position} has {name} {getattr(env, name)}, the first has {getattr(self, name)}"
+                raise EnvError(f"{owner}: {msg}")
