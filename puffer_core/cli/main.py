@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a bug (with its traceback) or a failed check, 2 a person's
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -94,7 +95,8 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         with cli.make_context("puffer", words) as context:
             result = cli.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None where the shell has closed it
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (KeyboardInterrupt, click.Abort) as stop:
@@ -103,8 +105,15 @@ def main(args: Sequence[str] | None = None) -> int:
         if not _reader_is_gone():
             raise
         return 141
+    except OSError as error:
+        if not _is_of_stdout(error):
+            raise
+        return _report(f"stdout can't be written: {error.strerror}", "is the disk full?")
     except PufferError as error:
         return _report(str(error), error.hint)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "puffer"
         return _report(error.format_message(), f"`{path} --help` says how it is called")
@@ -138,6 +147,18 @@ def _report(message: str, hint: str | None) -> int:
     if hint:
         click.echo(f"hint: {hint}", err=True)
     return 2
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Return whether an error comes from writing to stdout, which one more byte tells; nothing more is written then."""
+    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+        return False
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _reader_is_gone() -> bool:

@@ -162,6 +162,24 @@ def test_bug_exits_1_and_a_reader_that_leaves_is_not_one(tmp_path: Path) -> None
         assert (gone.returncode, gone.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_stdout_that_is_full_or_closed_is_no_bug() -> None:
+    puffer = [sys.executable, "-m", "puffer_core", "envs"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(puffer, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "error: stdout can't be written: No space left on device",
+    )
+    closed = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', *puffer], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config"]) == 2
+    assert capsys.readouterr().err.startswith("Usage: puffer config [OPTIONS] COMMAND")
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
