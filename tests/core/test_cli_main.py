@@ -165,7 +165,7 @@ def test_bug_exits_1_and_a_reader_that_leaves_is_not_one(tmp_path: Path) -> None
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_stdout_that_is_full_or_closed_is_no_bug() -> None:
     puffer = [sys.executable, "-m", "puffer_core", "envs"]
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         done = subprocess.run(puffer, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
