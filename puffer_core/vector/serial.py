@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puffer_core.emulation.forms import accepts
 from puffer_core.env import Array, PufferEnv, allocate, put_actions, take_buffers
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import NativeEnv
@@ -16,7 +17,6 @@ from puffer_core.vector.base import SEND, Infos, Vector
 from puffer_core.vector.counts import check_count, refuse_split
 from puffer_core.vector.logs import EpisodeStats, LogSums
 from puffer_core.vector.member import Member
-from puffer_core.vector.plain import accepts
 from puffer_core.vector.rows import Rows
 from puffer_core.vector.source import Source, source_of
 

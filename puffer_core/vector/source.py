@@ -8,12 +8,13 @@ from functools import cached_property, partial
 from typing import Any
 
 from puffer_core.abi import open_table
-from puffer_core.env import PufferEnv, Space, check_spaces
+from puffer_core.emulation import adapt
+from puffer_core.emulation.forms import accepts
+from puffer_core.env import PufferEnv, Space
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import spaces_of
 from puffer_core.specs import EnvSpec
 from puffer_core.vector.counts import check_count, is_auto
-from puffer_core.vector.plain import PlainEnv, accepts, is_plain
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Source:
         return self.make is not None and accepts(self.make, "buf", in_kwargs=False)
 
     def open(self, buf: Mapping[str, Any] | None = None) -> PufferEnv:
-        """Return one Python environment, checked; a plain single-agent class is adapted.
+        """Return one Python environment, checked; those of other frameworks are adapted.
 
         Raises:
             EnvError: If it is no environment, or its spaces are not allowed.
@@ -67,20 +68,11 @@ class Source:
         given = {} if buf is None or not self.takes_buffers else {"buf": buf}
         made = self.make(**self.params, **given)
         try:
-            return self._checked(made, buf)
+            return adapt(made, buf)
         except EnvError:
             if hasattr(made, "close"):
                 made.close()
             raise
-
-    def _checked(self, made: Any, buf: Mapping[str, Any] | None) -> PufferEnv:
-        if isinstance(made, PufferEnv) and not is_plain(made):
-            check_spaces(made)
-            return made
-        if is_plain(made):
-            return PlainEnv(made, buf)
-        kind = type(made).__name__
-        raise EnvError(f"{self.name} gave {kind}, which is no PufferEnv and has no observation_space and action_space")
 
 
 def source_of(env: Any, params: Mapping[str, object] | None = None, name: str | None = None) -> Source:

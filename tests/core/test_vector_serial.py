@@ -419,7 +419,7 @@ def test_other_signatures_are_served(kind, first_column):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (dict, "dict gave dict, which is no PufferEnv and has no observation_space and action_space"),
+        (dict, "dict is no PufferEnv and has no observation_space and action_space"),
         (lambda: type("Odd", (), {"observation_space": Dict(), "action_space": Discrete(2)})(), "Odd: single_observ"),
     ],
 )

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from puffer_core.env import DECLARED, Array, PufferEnv, Step, check_spaces
+from puffer_core.emulation.forms import accepts
+from puffer_core.env import Array, PufferEnv, Step, check_spaces
 from puffer_core.errors import EnvError, shortened
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def is_plain(env: object) -> bool:
-    """Return whether an object declares spaces of one agent itself, in place of a `PufferEnv`'s."""
-    if isinstance(env, PufferEnv) and all(hasattr(env, name) for name in DECLARED):
-        return False
-    return hasattr(env, "observation_space") and hasattr(env, "action_space")
-
-
-def accepts(function: Callable[..., Any], name: str, in_kwargs: bool = True) -> bool:
-    """Return whether a callable takes an argument of that name, by name or (if ``in_kwargs``) in ``**kwargs``."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(
-        (in_kwargs and p.kind is p.VAR_KEYWORD)
-        or (p.name == name and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-        for p in parameters
-    )
-
-
-class PlainEnv(PufferEnv):
+class GymnasiumPufferEnv(PufferEnv):
     """One agent around a plain environment.
 
     Its ``reset`` returns an observation or (observation, info), its ``step`` four values (observation, reward, done,

@@ -1,0 +1,45 @@
+"""What kind of environment an object is, told by what it has: no framework is imported to ask."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from puffer_core.env import DECLARED, PufferEnv
+
+
+def is_puffer(env: object) -> bool:
+    """Return whether an object is a `PufferEnv` that declares the spaces of its rows."""
+    return isinstance(env, PufferEnv) and all(hasattr(env, name) for name in DECLARED)
+
+
+def is_single(env: object) -> bool:
+    """Return whether an object declares an observation and an action space of one agent."""
+    spaces = [getattr(env, name, None) for name in ("observation_space", "action_space")]
+    return not any(space is None or inspect.isroutine(space) for space in spaces)
+
+
+def is_pettingzoo(env: object) -> bool:
+    """Return whether an object is an environment of PettingZoo: spaces are functions of the agent."""
+    return hasattr(env, "possible_agents") and callable(getattr(env, "observation_space", None))
+
+
+def is_vector_env(env: object) -> bool:
+    """Return whether an object is a vector environment of Gymnasium; where that is not imported, nothing is."""
+    module = sys.modules.get("gymnasium.vector")
+    return module is not None and isinstance(env, module.VectorEnv)
+
+
+def accepts(function: Callable[..., Any], name: str, in_kwargs: bool = True) -> bool:
+    """Return whether a callable takes an argument of that name, by name or (if ``in_kwargs``) in ``**kwargs``."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(
+        (in_kwargs and p.kind is p.VAR_KEYWORD)
+        or (p.name == name and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        for p in parameters
+    )
