@@ -72,6 +72,7 @@ class Vector(ABC):
         self.infos = []
         self._seed: int | None = seed
         self._phase = NEW
+        self._held = 0
 
     # -- calls, in their legal order ----------------------------------------------------------------------------------
 
@@ -86,11 +87,11 @@ class Vector(ABC):
             self._refuse("reset")
         first, self._seed = self._seed, None
         self._async_reset(first if seed is None else seed)
-        self._phase = RECV
+        self._phase, self._held = RECV, 0
 
     def recv(self) -> Received:
         """Wait for a batch: observations, rewards, terminals, truncations, infos, agent_ids, masks."""
-        if self._phase != RECV:
+        if self._phase != RECV or self._held == self.num_agents:
             self._refuse("recv")
         self._recv()
         self._phase = SEND
@@ -104,12 +105,29 @@ class Vector(ABC):
             self.masks,
         )
 
-    def send(self, actions: Array) -> None:
-        """Step the agents last received."""
+    def send(self, actions: Array, hold: npt.NDArray[np.bool_] | None = None) -> None:
+        """Step the agents last received.
+
+        Args:
+            actions: One row for each agent of the batch.
+            hold: Rows of the batch, bool, to leave unanswered until `send_held`: all of a worker's or none. Only where
+                batches are partial. While agents are held, a batch may have fewer than `agents_per_batch` rows.
+        """
         if self._phase != SEND:
             self._refuse("send")
-        self._send(actions)
+        if hold is None or not hold.any():
+            self._send(actions)
+        else:
+            self._send_but(actions, hold)
+            self._held += int(np.count_nonzero(hold))
         self._phase = RECV
+
+    def send_held(self, actions: Array) -> None:
+        """Step all agents that are held: ``actions`` has one row for each, in the order of their ids."""
+        if self._phase == CLOSED or not self._held:
+            self._refuse("send_held")
+        self._send_held(actions)
+        self._held = 0
 
     def reset(self, seed: int | None = None) -> tuple[Array, Infos]:
         """`async_reset`, then `recv`: return observations and infos."""
@@ -136,7 +154,8 @@ class Vector(ABC):
             (NEW, "send"): "reset and recv before sending",
             (SEND, "recv"): "this batch was received already: send actions first",
             (RECV, "send"): "actions were sent already: recv first",
-        }[self._phase, call]
+            (RECV, "recv"): "every agent is held: send_held first",
+        }.get((self._phase, call), "no agent is held")
         raise UsageError(f"{self.name}: {reason}")
 
     def _check_open(self) -> None:
@@ -156,6 +175,14 @@ class Vector(ABC):
 
     @abstractmethod
     def _close(self) -> None: ...
+
+    def _send_but(self, actions: Array, hold: npt.NDArray[np.bool_]) -> None:
+        """Step the agents last received but for some; a backend with partial batches implements it and the next."""
+        raise UsageError(f"{self.name}: backend {self.backend} can't hold agents", hint="use whole batches")
+
+    def _send_held(self, actions: Array) -> None:
+        """Step the agents that are held, in the order of their ids."""
+        raise NotImplementedError
 
     @abstractmethod
     def drain_log(self) -> dict[str, float] | None:
