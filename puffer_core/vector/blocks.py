@@ -1,13 +1,15 @@
 """Which workers make the next batch: bookkeeping without any waiting, for every backend that has workers.
 
-A worker is working, ready, or received. `Blocks.restart` sets all to work; `done` reports one that finished; `take`
-gives the workers of the next batch once all of them are ready; `give_back` sets those to work again.
+A worker is working, ready, received, or held. `Blocks.restart` sets all to work; `done` reports one that finished;
+`take` gives the workers of the next batch once all of them are ready; `give_back` sets those to work again, except
+those it is told to hold; `release` sets the held ones to work.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -32,7 +34,8 @@ class Blocks:
     ======================  ====================  ==============================================  =======
 
     With ``in_order`` it is always the workers that were set to work the longest ago, whoever is ready first: the
-    batches of a run are then the same every time, in a ring as block 0, 1, .., 0, 1, ...
+    batches of a run are then the same every time, in a ring as block 0, 1, .., 0, 1, ... While workers are held, a
+    batch is what is left: of a block that is taken whole its other workers, else no more than all who are not held.
 
     Args:
         num_workers: Workers of the vector.
@@ -43,6 +46,7 @@ class Blocks:
     Attributes:
         mode: As in the table.
         received: The block that was taken and not given back; empty in between.
+        held: The workers that were received and left unanswered, in order.
 
     Raises:
         OptionError: If the numbers do not fit.
@@ -59,6 +63,7 @@ class Blocks:
         self.per_batch = per_batch
         self.mode: Mode = _mode(num_workers, per_batch, zero_copy)
         self.received: Block = ()
+        self.held: Block = ()
         self._in_order = in_order or self.mode == "full"
         self._aligned = [tuple(range(i, i + per_batch)) for i in range(0, num_workers, per_batch)]
         self._queue: deque[int] = deque()
@@ -68,7 +73,7 @@ class Blocks:
         """Set every worker to work, as a reset does; whatever they did before is forgotten."""
         self._queue = deque(range(self.num_workers))
         self._ready.clear()
-        self.received = ()
+        self.received = self.held = ()
 
     def done(self, worker: int) -> None:
         """Note that a worker finished its step or its reset."""
@@ -77,21 +82,25 @@ class Blocks:
     def take(self) -> Block | None:
         """Return the workers of the next batch, which are then `received`; None while it is not ready."""
         block = self._next()
-        if block is None:
+        if not block:
             return None
         for worker in block:
             del self._ready[worker]
-        if self._in_order:
-            for _ in block:
-                self._queue.popleft()
-        else:
-            self._queue = deque(worker for worker in self._queue if worker not in block)
+            self._queue.remove(worker)
         self.received = block
         return block
 
-    def give_back(self) -> Block:
-        """Set the workers received to work again; return them."""
-        block, self.received = self.received, ()
+    def give_back(self, hold: Block = ()) -> Block:
+        """Set the workers received to work again, except those to hold; return them, in the order of the batch."""
+        block = tuple(worker for worker in self.received if worker not in hold)
+        self.held = tuple(sorted({*self.held, *hold}))
+        self.received = ()
+        self._queue.extend(block)
+        return block
+
+    def release(self) -> Block:
+        """Set the workers that are held to work again; return them, in order."""
+        block, self.held = self.held, ()
         self._queue.extend(block)
         return block
 
@@ -103,35 +112,43 @@ class Blocks:
     @property
     def wanted(self) -> Block:
         """The working workers of which some are needed for the next batch: the ones to wait for."""
-        if not self._in_order:
-            return self.working
-        return tuple(worker for worker in self._head() if worker not in self._ready)
+        return self._unready(self._head()) if self._in_order else self.working
 
     @property
     def missing(self) -> int:
         """How many of `wanted` must be done, at the least, before the next batch can be ready."""
         if self._in_order:
             return len(self.wanted)
-        if self.mode != "ring":
-            return max(0, self.per_batch - len(self._ready))
-        queued = set(self._queue)
-        waits = [
-            sum(worker not in self._ready for worker in block) for block in self._aligned if queued.issuperset(block)
-        ]
-        return min(waits, default=0)
+        if self.mode == "ring":
+            return min((len(self._unready(block)) for block in self._whole()), default=0)
+        return max(0, self._size() - len(self._ready))
 
     def _next(self) -> Block | None:
         if self._in_order:
             head = self._head()
-            return head if len(head) == self.per_batch and self._ready.keys() >= set(head) else None
+            return None if self._unready(head) else head
         if self.mode == "ring":
-            return next((block for block in self._aligned if self._ready.keys() >= set(block)), None)
-        if len(self._ready) < self.per_batch:
-            return None
-        return tuple(self._ready)[: self.per_batch]
+            return next((block for block in self._whole() if not self._unready(block)), None)
+        return tuple(self._ready)[: self._size()] if len(self._ready) >= self._size() else None
 
     def _head(self) -> Block:
-        return tuple(self._queue[i] for i in range(min(self.per_batch, len(self._queue))))
+        """Return the next batch where it is known before anyone is ready."""
+        if self.mode in ("single", "asynchronous"):
+            return tuple(islice(self._queue, self._size()))
+        block = self._aligned[self._queue[0] // self.per_batch] if self._queue else ()
+        return tuple(worker for worker in block if worker not in self.held)
+
+    def _whole(self) -> list[Block]:
+        """Return the blocks of a ring without the workers that are held; those received are in none."""
+        queued = set(self._queue)
+        blocks = [tuple(worker for worker in block if worker in queued) for block in self._aligned]
+        return [block for block in blocks if block]
+
+    def _unready(self, block: Block) -> Block:
+        return tuple(worker for worker in block if worker not in self._ready)
+
+    def _size(self) -> int:
+        return min(self.per_batch, len(self._queue))
 
 
 def rows_of(block: Sequence[int], rows_per_worker: int) -> slice | npt.NDArray[np.int64]:

@@ -113,10 +113,69 @@ def test_a_block_received_is_not_taken_again() -> None:
 def test_restart_forgets_what_was_at_work() -> None:
     blocks = ready(Blocks(4, 2), 0, 1, 2)
     blocks.take()
+    blocks.give_back((0,))
     blocks.restart()
     assert blocks.received == ()
+    assert blocks.held == ()
     assert blocks.working == (0, 1, 2, 3)
     assert blocks.take() is None
+
+
+def test_a_ring_goes_on_without_a_block_that_is_held() -> None:
+    blocks = ready(Blocks(4, 2), 0, 1, 2, 3)
+    assert blocks.take() == (0, 1)
+    assert blocks.give_back((0, 1)) == ()
+    assert blocks.held == (0, 1)
+    assert blocks.take() == (2, 3)
+    assert blocks.give_back((2, 3)) == ()
+    assert blocks.take() is None
+    assert blocks.missing == 0
+    assert blocks.release() == (0, 1, 2, 3)
+    assert blocks.wanted == (0, 1)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_block_of_which_one_is_held_is_the_rest_of_it(in_order: bool) -> None:
+    blocks = ready(Blocks(4, 2, in_order=in_order), 0, 1, 2, 3)
+    blocks.take()
+    assert blocks.give_back((1,)) == (0,)
+    blocks.done(0)
+    if in_order:
+        assert blocks.take() == (2, 3)
+        blocks.give_back()
+    assert blocks.take() == (0,)
+    blocks.give_back()
+    blocks.release()
+    for worker in blocks.working:
+        blocks.done(worker)
+    if in_order:
+        assert blocks.take() == (2, 3)
+        blocks.give_back()
+    assert blocks.take() == (0, 1)
+
+
+def test_full_is_in_order_after_one_was_held() -> None:
+    blocks = ready(Blocks(3, 3), 0, 1, 2)
+    blocks.take()
+    blocks.give_back((0,))
+    blocks.release()
+    for worker in (1, 2, 0):
+        blocks.done(worker)
+    assert blocks.take() == (0, 1, 2)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_asynchronous_batches_are_no_more_than_those_not_held(in_order: bool) -> None:
+    blocks = ready(Blocks(4, 3, zero_copy=False, in_order=in_order), 0, 1, 2, 3)
+    assert blocks.take() == (0, 1, 2)
+    assert blocks.give_back((2, 0)) == (1,)
+    assert blocks.missing == 1
+    blocks.done(1)
+    assert blocks.take() == (3, 1)
+    blocks.give_back((3, 1))
+    assert blocks.take() is None
+    assert blocks.release() == (0, 1, 2, 3)
+    assert blocks.held == ()
 
 
 @pytest.mark.parametrize("in_order", [False, True])
@@ -162,3 +221,24 @@ def test_rows_of_consecutive_workers_are_a_slice() -> None:
 
 def test_rows_of_scattered_workers_are_listed_in_their_order() -> None:
     np.testing.assert_array_equal(rows_of((3, 0), 2), [6, 7, 0, 1])
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize(("num_workers", "per_batch", "zero_copy"), [(6, 2, True), (5, 3, False), (4, 1, True)])
+def test_rollouts_that_hold_who_is_full_always_end(
+    num_workers: int, per_batch: int, zero_copy: bool, in_order: bool
+) -> None:
+    """A rollout holds each worker after four arrivals; the next begins by answering all of them."""
+    random_order = random.Random(num_workers)
+    blocks = Blocks(num_workers, per_batch, zero_copy=zero_copy, in_order=in_order)
+    blocks.restart()
+    for _ in range(20):
+        arrivals = dict.fromkeys(range(num_workers), 0)
+        while min(arrivals.values()) < 4:
+            while (block := blocks.take()) is None:
+                blocks.done(random_order.choice(blocks.wanted))
+            for worker in block:
+                arrivals[worker] += 1
+            blocks.give_back(tuple(worker for worker in block if arrivals[worker] == 4))
+        assert set(arrivals.values()) == {4}
+        assert blocks.release() == tuple(range(num_workers))
