@@ -42,6 +42,9 @@ class Serial(Vector):
         seed, first_index, strict: As in `NativeEnv`.
         num_workers, batch_size, zero_copy: Of backends with workers; only what splits nothing is legal.
         buf: Arrays to use, as `Rows.layout` lays them out: those that a worker shares with its parent.
+
+    Attributes:
+        last_infos: Those of `infos` that came with the end of an episode, where the vector keeps the log.
     """
 
     backend = "serial"
@@ -70,6 +73,7 @@ class Serial(Vector):
         self.members = self._open(sources, buf)
         self._stats = EpisodeStats(self.num_agents)
         self._sums = LogSums(self.log_fields)
+        self.last_infos: Infos = []
         limits = {limit for source in sources for limit in source.limits}
         limits |= {"no-seed" for member in self.members if not member.takes_seed}
         self.limits = tuple(sorted(limits))
@@ -141,7 +145,7 @@ class Serial(Vector):
 
     def _async_reset(self, seed: int | None) -> None:
         self._clear()
-        self.infos = []
+        self.infos, self.last_infos = [], []
         for member in self.members:
             self.infos += member.reset(seed, self._first_index)
         self._clear()
@@ -169,11 +173,11 @@ class Serial(Vector):
         ended = self.terminals | self.truncations
         if ended.any():
             self._finish(ended)
-        last: Infos = []
+        self.last_infos = []
         if self.rows.is_unlogged:
             self._stats.add(self, ended)
-            last = self._take_last_infos(given)
-        self._sums.add(self.log, self.logged, self.infos, last)
+            self.last_infos = self._take_last_infos(given)
+        self._sums.add(self.log, self.logged, self.infos, self.last_infos)
 
     def _finish(self, ended: Array) -> None:
         both = self.terminals & self.truncations
