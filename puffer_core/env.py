@@ -8,7 +8,7 @@ observations already to the next episode, and the last observation of the ended 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import gymnasium
@@ -29,6 +29,7 @@ OPTIONAL = ("masks", "final_observations", "action_mask", "log", "logged")
 BUFFERS = REQUIRED + OPTIONAL
 ALIGNMENT = 64
 _INT32 = np.iinfo(np.int32)
+_REPLACED = "without `strict` it is replaced and counted as illegal"
 
 
 class PufferEnv:
@@ -69,6 +70,8 @@ class PufferEnv:
     log_fields: tuple[str, ...] = ()
     has_action_mask: bool = False
     num_envs: int = 1
+    is_adapter: bool = False
+    """Whether this is one of the core's adapters, which keep the contract: a vector does not watch what they write."""
 
     def __init__(self, buf: Mapping[str, Array] | None = None) -> None:
         self._given = buf
@@ -109,6 +112,37 @@ class PufferEnv:
     def load(self, blob: bytes) -> None:
         """Restore what `save` returned and write its observations."""
         raise EnvError(f"{type(self).__name__} can't restore a state")
+
+    @staticmethod
+    def make_space(
+        shape: Sequence[int],
+        low: npt.ArrayLike | None = None,
+        high: npt.ArrayLike | None = None,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> Space:
+        """Return a Box.
+
+        Args:
+            shape: Of one observation or action.
+            low: A number, or an array of ``shape``; None: no bound, or the least number of an integer dtype.
+            high: Likewise.
+            dtype: Of its elements.
+        """
+        kind = np.dtype(dtype)
+        least, most = (0, 1) if kind.kind == "b" else (-np.inf, np.inf)
+        if kind.kind in "iu":
+            least, most = np.iinfo(kind).min, np.iinfo(kind).max
+        lows, highs = (
+            np.broadcast_to(np.asarray(bound, kind if kind.kind == "f" else None), tuple(shape))
+            for bound in (least if low is None else low, most if high is None else high)
+        )
+        space: Space = Box(lows, highs, dtype=kind.type)
+        return space
+
+    @staticmethod
+    def make_discrete(n: int) -> Space:
+        """Return the space of the integers from 0 to ``n - 1``."""
+        return Discrete(n)
 
     @property
     def num_instances(self) -> int:
@@ -284,7 +318,7 @@ def put_actions(actions: object, own: Array, owner: str, strict: Space | None = 
     if type(actions) is not np.ndarray or actions.shape != own.shape or actions.dtype != own.dtype:
         actions = _convert_actions(actions, own, owner)
     if strict is not None:
-        _refuse_illegal(actions, strict, owner)
+        refuse_illegal(actions, strict, owner)
     if actions is not own:
         own[...] = actions
 
@@ -293,15 +327,22 @@ def _convert_actions(actions: object, own: Array, owner: str) -> Array:
     array = np.asarray(actions)
     if array.dtype.kind not in ("biu" if own.dtype == np.int32 else "fiu") or array.shape != own.shape:
         raise EnvError(f"{owner}: actions are {array.dtype} {array.shape}, needed are {own.dtype} {own.shape}")
-    if array.dtype.kind == "i" and array.dtype.itemsize > 4:
-        array = np.clip(array, _INT32.min, _INT32.max)
-    elif array.dtype.kind == "u" and array.dtype.itemsize >= 4:
-        array = np.minimum(array, _INT32.max)
+    if own.dtype == np.int32 and array.dtype.kind in "iu":
+        return _narrow(array)
     with np.errstate(over="ignore"):
         return np.asarray(array.astype(own.dtype))
 
 
-def _refuse_illegal(actions: Array, space: Space, owner: str) -> None:
+def _narrow(array: Array) -> Array:
+    """Return integers as int32; those that do not fit become the nearest that does, which is no legal action."""
+    narrow = array.astype(np.int32)
+    if np.count_nonzero(narrow != array):
+        narrow = np.clip(array, _INT32.min, _INT32.max).astype(np.int32)
+    return narrow
+
+
+def refuse_illegal(actions: Array, space: Space, owner: str, hint: str | None = _REPLACED) -> None:
+    """Raise an `EnvError` that names the first action outside its space, where there is one."""
     rows = actions.reshape(len(actions), -1)
     if isinstance(space, Box):
         low, high = space.low.reshape(-1), space.high.reshape(-1)
@@ -313,7 +354,7 @@ def _refuse_illegal(actions: Array, space: Space, owner: str) -> None:
         return
     agent, head = (int(i) for i in np.argwhere(~legal)[0])
     msg = f"{owner}: agent {agent}, head {head}: action {rows[agent, head]} is not from {low[head]:g} to {high[head]:g}"
-    raise EnvError(msg, hint="without `strict` it is replaced and counted as illegal")
+    raise EnvError(msg, hint=hint)
 
 
 def _check_buffer(what: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -1,132 +1,180 @@
-"""The single-agent form: a plain class with `observation_space` and `action_space`, made a `PufferEnv`."""
+"""One agent: environments of Gymnasium, of Gym and its older forms, and plain classes, as a `PufferEnv`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from numbers import Real
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-import numpy as np
-from gymnasium.spaces import Discrete
+import gymnasium
+from gymnasium.spaces import Tuple
 
 from puffer_core.emulation.forms import accepts
-from puffer_core.env import Array, PufferEnv, Step, check_spaces
-from puffer_core.errors import EnvError, shortened
+from puffer_core.emulation.spaces import action_codec, observation_codec
+from puffer_core.emulation.values import LARGEST, ActionReader, BoxWriter, refusal, to_flag, to_number
+from puffer_core.env import Array, PufferEnv, Space, Step, put_actions
+from puffer_core.errors import EnvError, OptionError, UsageError, shortened
 
-_LARGEST = float(np.finfo(np.float32).max)
+Info: TypeAlias = dict[str, Any]
+
+_NEW, _RUNNING, _CLOSED = range(3)
+_MISTAKES = {_NEW: "reset before stepping", _CLOSED: "used after close"}
 
 
 class GymnasiumPufferEnv(PufferEnv):
-    """One agent around a plain environment.
+    """One agent around an environment that has `observation_space` and `action_space`.
 
     Its ``reset`` returns an observation or (observation, info), its ``step`` four values (observation, reward, done,
-    info) or five (observation, reward, terminated, truncated, info). It never resets itself: that is done here, in the
-    same step. Where both flags come, the end of the task counts.
+    info) or five (observation, reward, terminated, truncated, info): which, is told from what it returns. It never
+    resets itself: that is done here, in the same step. Where both flags come, the end of the task counts. Of four
+    values, an end is a truncation where the info says ``TimeLimit.truncated``, or else a ``discount`` of 1.
+
+    Observations other than a Box become flat rows, actions are made of rows (`puffer_core.emulation.spaces`).
+    Continuous actions are clipped to their bounds before the environment gets them.
 
     Args:
-        env: The plain environment.
-        buf: Arrays to use.
+        env: The environment.
+        env_creator: A class or factory of one instead, called with ``env_args`` and ``env_kwargs``.
+        env_args: For ``env_creator``.
+        env_kwargs: For ``env_creator``.
+        buf: Arrays to use, as in `PufferEnv`.
+        seed: Of the first `reset` that is given none.
+
+    Attributes:
+        env: The environment.
+        takes_seed: Whether a seed reaches it.
+
+    Raises:
+        OptionError: If not exactly one of ``env`` and ``env_creator`` is given, or ``env`` is none.
+        EnvError: If a space is not supported.
     """
 
-    def __init__(self, env: Any, buf: Mapping[str, Array] | None = None) -> None:
-        self.env = env
-        self.single_observation_space = env.observation_space
-        self.single_action_space = env.action_space
-        self.num_agents = 1
-        self._name = type(env).__name__
-        self._shape = env.observation_space.shape
-        try:
-            check_spaces(self)
-        except EnvError as error:
-            raise EnvError(str(error).replace(type(self).__name__, self._name, 1)) from None
-        super().__init__(buf)
-        self._is_discrete = isinstance(self.single_action_space, Discrete)
-        self.takes_seed = accepts(env.reset, "seed")
+    is_adapter = True
 
-    def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[dict[str, Any]]]:
+    def __init__(
+        self,
+        env: Any = None,
+        env_creator: Callable[..., Any] | None = None,
+        env_args: Sequence[Any] = (),
+        env_kwargs: Mapping[str, Any] | None = None,
+        buf: Mapping[str, Array] | None = None,
+        seed: int | None = 0,
+    ) -> None:
+        self.env = env = _instance(env, env_creator, env_args, env_kwargs)
+        self._name = type(getattr(env, "unwrapped", env)).__name__
+        self._seed, self._phase = seed, _NEW
+        original, codec = self._translate("observation", observation_codec)
+        self.single_observation_space = codec.space
+        # Such an observation looks like (observation, info).
+        self._looks_informed = isinstance(original, Tuple) and len(original) == 2 and original
+        self._put = BoxWriter(self._name, codec.space).write if codec.is_identity else codec.write
+        _, actions = self._translate("action", action_codec)
+        self.single_action_space = actions.space
+        self._read = ActionReader(self._name, actions)
+        self._seeding = _Seeding(env)
+        self.num_agents = 1
+        super().__init__(buf)
+
+    def _translate(self, kind: str, make_codec: Callable[[Space], Any]) -> tuple[Space, Any]:
+        """Return one of the environment's spaces and its codec."""
+        space = getattr(self.env, f"{kind}_space")
+        try:
+            if not isinstance(space, gymnasium.Space):
+                from puffer_core.emulation.gym import convert_space
+
+                space = convert_space(space)
+            return space, make_codec(space)
+        except EnvError as error:
+            raise EnvError(f"{self._name}: {kind}_space: {error}", hint=error.hint) from error
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether a seed reaches the environment."""
+        return self._seeding.way != ""
+
+    # -- episodes -----------------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[Info]]:
         """Start a new episode; seed and index are added where the environment takes a seed."""
-        info = self._restart({} if seed is None or not self.takes_seed else {"seed": seed + index})
+        if self._phase == _CLOSED:
+            self._refuse()
+        seed, self._seed = self._seed if seed is None else seed, None
+        info = self._begin(self._seeding.reset(None if seed is None else seed + index))
         self.rewards[:], self.terminals[:], self.truncations[:] = 0, False, False
+        self._phase = _RUNNING
         return self.observations, [info] if info else []
 
     def step(self, actions: Array) -> Step:
-        """Advance the agent, and start the next episode where this one ended."""
-        result = self.env.step(int(actions[0]) if self._is_discrete else actions[0].copy())
-        if not isinstance(result, tuple) or len(result) not in (4, 5):
-            raise EnvError(f"{self._name}: step returned {type(result).__name__}, not 4 or 5 values")
-        observation, reward, terminal, info = result[0], result[1], result[2], result[-1]
-        if not isinstance(info, dict) and info is not None:
-            raise self._refusal("info", info, "a dict")
-        if type(reward) is not float or not -_LARGEST <= reward <= _LARGEST:
-            reward = self._number("reward", reward)
-        if type(terminal) is not bool:
-            terminal = bool(self._number("terminated" if len(result) == 5 else "done", terminal))
-        if len(result) == 5:
-            truncated = result[3] if type(result[3]) is bool else bool(self._number("truncated", result[3]))
-        else:
-            truncated = terminal and bool((info or {}).get("TimeLimit.truncated", False))
-            terminal = terminal and not truncated
-        self.rewards[0] = reward
-        self.terminals[0] = terminal
-        self.truncations[0] = truncated and not terminal
-        if terminal or truncated:
-            self._write(self.final_observations, observation)
-            self._restart({})
-        else:
-            self._write(self.observations, observation)
+        """Advance the agent, and start the next episode where this one ended.
+
+        Args:
+            actions: One row; see `PufferEnv.actions`.
+        """
+        if self._phase != _RUNNING:
+            self._refuse()
+        if actions is not self.actions:
+            put_actions(actions, self.actions, self._name)
+        info = self.take(self.env.step(self._read(self.actions)[0]))
         return self.observations, self.rewards, self.terminals, self.truncations, [info] if info else []
 
-    def _restart(self, seeding: dict[str, int]) -> dict[str, Any]:
-        result = self.env.reset(**seeding)
-        has_info = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
-        observation, info = result if has_info else (result, {})
+    def take(self, result: Any) -> Info:
+        """Write what the environment's ``step`` returned, start the next episode at an end, and return the info.
+
+        Raises:
+            EnvError: If a value is of the wrong kind; the text names it.
+        """
+        if not isinstance(result, tuple | list) or len(result) not in (4, 5):
+            found = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
+            raise EnvError(f"{self._name}: step returned {found}, not 4 or 5 values")
+        observation, reward, info = result[0], result[1], self._as_info(result[-1])
+        if type(reward) is not float or not -LARGEST <= reward <= LARGEST:
+            reward = to_number(self._name, "reward", reward)
+        if len(result) == 5:
+            terminal = to_flag(self._name, "terminated", result[2])
+            truncated = to_flag(self._name, "truncated", result[3]) and not terminal
+        else:
+            done = to_flag(self._name, "done", result[2])
+            truncated = done and _was_cut(info)
+            terminal = done and not truncated
+        self.rewards[0], self.terminals[0], self.truncations[0] = reward, terminal, truncated
+        if terminal or truncated:
+            self._write(self.final_observations, observation)
+            self._begin(self._seeding.reset(None))
+        else:
+            self._write(self.observations, observation)
+        return info
+
+    def _begin(self, result: Any) -> Info:
+        """Write what the environment's ``reset`` returned, and return the info."""
+        is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
+        if is_pair and not (self._looks_informed and self._looks_informed.contains(result)):
+            observation, info = result
+        else:
+            observation, info = result, {}
         self._write(self.observations, observation)
         return dict(info)
 
     def _write(self, rows: Array, observation: Any) -> None:
-        array = observation if isinstance(observation, np.ndarray) else self._array("observation", observation)
-        if array.dtype != rows.dtype and array.dtype.kind not in "biuf":
-            raise self._refusal("observation", observation, f"an array of {rows.dtype}")
-        if array.shape != self._shape:
-            raise EnvError(f"{self._name} gave an observation of shape {array.shape}, declared is {self._shape}")
-        rows[0] = array if array.dtype == rows.dtype else self._cast(array, rows.dtype)
-
-    def _cast(self, array: Array, dtype: np.dtype[Any]) -> Array:
-        """Return an observation in the declared dtype; it may be rounded to a float, but nothing else may be lost."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            cast = array.astype(dtype)
-        if dtype.kind == "f":
-            fits = np.isfinite(cast).all() or np.array_equal(np.isfinite(cast), np.isfinite(array))
-        else:
-            fits = np.array_equal(cast, array)
-        if not fits:
-            raise self._refusal("observation", array, f"what {dtype}, the dtype of the observation space, can hold")
-        return cast
-
-    def _number(self, key: str, value: Any) -> float:
-        """Return a real number, or an array of one, as a float that a float32 can hold."""
-        number = value
-        if not isinstance(value, Real | np.bool_):
-            array = self._array(key, value)
-            if array.dtype.kind not in "biuf" or array.size != 1:
-                raise self._refusal(key, value, "one real number" if key == "reward" else "one boolean")
-            number = array.item()
         try:
-            number = float(number)
-        except OverflowError:
-            raise self._refusal(key, value, "a number that float32 can hold") from None
-        if _LARGEST < abs(number) < float("inf"):
-            raise self._refusal(key, value, "a number that float32 can hold")
-        return float(number)
+            self._put(rows[0:1].reshape(rows.shape[1:]), observation)
+        except EnvError as error:
+            if str(error).startswith(self._name):
+                raise
+            raise EnvError(f"{self._name}: {error}", hint=error.hint) from error
 
-    def _array(self, key: str, value: Any) -> Array:
-        try:
-            return np.asarray(value)
-        except (TypeError, ValueError, RuntimeError):
-            raise self._refusal(key, value, "an array of numbers") from None
+    def _as_info(self, info: Any) -> Info:
+        if info is None:
+            return {}
+        if type(info) is dict:
+            return info
+        if not isinstance(info, Mapping):
+            raise refusal(self._name, "info", info, "a dict")
+        return dict(info)
 
-    def _refusal(self, key: str, value: Any, wanted: str) -> EnvError:
-        return EnvError(f"{self._name} gave {key}={shortened(repr(value))}, which is not {wanted}")
+    def _refuse(self) -> None:
+        raise UsageError(f"{self._name}: {_MISTAKES[self._phase]}")
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
 
     def render(self) -> Any:
         """Return what the environment renders."""
@@ -138,7 +186,85 @@ class GymnasiumPufferEnv(PufferEnv):
             super().set_params(**values)
         self.env.set_params(**values)
 
+    def save(self) -> bytes | None:
+        """Return the state and the observation, where the environment's own ``save`` returns bytes."""
+        blob = self.env.save() if hasattr(self.env, "save") and hasattr(self.env, "load") else None
+        return self.observations.tobytes() + blob if isinstance(blob, bytes) else None
+
+    def load(self, blob: bytes) -> None:
+        """Restore what `save` returned."""
+        size = self.observations.nbytes
+        if not hasattr(self.env, "load") or len(blob) < size:
+            super().load(blob)
+        self.env.load(blob[size:])
+        self.observations.reshape(-1).view("u1")[:] = memoryview(blob)[:size]
+        self._phase = _RUNNING
+
     def close(self) -> None:
-        """Close the environment, where it can be closed."""
-        if hasattr(self.env, "close"):
+        """Close the environment, where it can be closed; calling it twice is allowed."""
+        if self._phase != _CLOSED and hasattr(self.env, "close"):
             self.env.close()
+        self._phase = _CLOSED
+
+
+class _Seeding:
+    """How a seed reaches an environment.
+
+    Attributes:
+        way: ``reset`` takes it, the method ``seed`` does, or (empty) nothing.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        inner = env
+        # Wrappers take anything; what counts is whom they pass it to.
+        while not accepts(inner.reset, "seed", in_kwargs=False) and accepts(inner.reset, "seed"):
+            if not hasattr(inner, "env"):
+                break
+            inner = inner.env
+        self.way = "reset" if accepts(inner.reset, "seed") else self._other_way()
+
+    def _other_way(self) -> str:
+        return "seed" if callable(getattr(self._env, "seed", None)) else ""
+
+    def reset(self, seed: int | None) -> Any:
+        """Call the environment's ``reset``, seeded where that is possible, and return what it returns."""
+        if seed is not None and self.way == "reset":
+            try:
+                return self._env.reset(seed=seed)
+            except TypeError as error:
+                if "unexpected keyword argument 'seed'" not in str(error):
+                    raise
+                self.way = self._other_way()
+                if not self.way:
+                    warnings.warn(f"{type(self._env).__name__} takes no seed: its episodes differ", stacklevel=4)
+        if seed is not None and self.way == "seed":
+            self._env.seed(seed)
+        return self._env.reset()
+
+
+def _instance(
+    env: Any, creator: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Any:
+    """Return the one environment that is given or can be made."""
+    if (env is None) == (creator is None):
+        raise OptionError("give exactly one of env (an instance) and env_creator (a class or a factory)")
+    if creator is not None:
+        if not callable(creator):
+            raise OptionError(f"env_creator={shortened(repr(creator))} can't be called", hint="give it as env=")
+        env = creator(*args, **(kwargs or {}))
+    elif isinstance(env, type) or not hasattr(env, "action_space"):
+        raise OptionError(
+            f"env={shortened(repr(env))} is no environment", hint="give a class or factory as env_creator="
+        )
+    for name in ("observation_space", "action_space", "reset", "step"):
+        if not hasattr(env, name):
+            raise EnvError(f"{type(env).__name__} has no {name}: it is no environment of one agent")
+    return env
+
+
+def _was_cut(info: Info) -> bool:
+    """Return whether an end that came in four values was one of time only."""
+    if "TimeLimit.truncated" in info:
+        return bool(info["TimeLimit.truncated"])
+    return bool(info.get("discount") == 1)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from puffer_core.emulation.forms import accepts
-from puffer_core.emulation.gymnasium import GymnasiumPufferEnv
 from puffer_core.env import Array, PufferEnv
 from puffer_core.errors import EnvError, shortened
 from puffer_core.native import NativeEnv
@@ -39,7 +38,7 @@ class Member:
         self._copied = {name: array for name, array in own.items() if array is not buf[name]}
         # C environments and adapters keep the contract; others are watched. One may write last observations only at
         # some ends, so the observations before each step are kept for the rows in which it writes none.
-        self._is_watched = not isinstance(env, NativeEnv | GymnasiumPufferEnv)
+        self._is_watched = not (env.is_adapter or isinstance(env, NativeEnv))
         self._watched = [(name, own[name]) for name in _WATCHED if self._is_watched]
         self._returned = [(name, own[name]) for name in _RETURNED if self._is_watched]
         self._agents = int(env.num_agents)
@@ -141,8 +140,8 @@ class Member:
 
 def _seeding(env: PufferEnv) -> tuple[bool, bool]:
     """Return whether the environment's ``reset`` takes an index, and whether a seed reaches it at all."""
-    if isinstance(env, GymnasiumPufferEnv):
-        return True, env.takes_seed
+    if env.is_adapter:
+        return True, bool(getattr(env, "takes_seed", True))
     reset: Callable[..., Any] = env.reset
     return accepts(reset, "index") and accepts(reset, "seed"), accepts(reset, "seed")
 

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from counter import counter_table
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Discrete, Text
 
 from puffer_core import vector
 from puffer_core.env import PufferEnv
@@ -420,7 +420,8 @@ def test_other_signatures_are_served(kind, first_column):
     ("kind", "words"),
     [
         (dict, "dict is no PufferEnv and has no observation_space and action_space"),
-        (lambda: type("Odd", (), {"observation_space": Dict(), "action_space": Discrete(2)})(), "Odd: single_observ"),
+        (lambda: type("Odd", (), {"observation_space": Text(5), "action_space": Discrete(2)})(), "Odd has no reset"),
+        (lambda: Plain(None, space=Text(5)), "Plain: observation_space: .*Text"),
     ],
 )
 def test_what_is_no_environment_is_refused(kind, words):
@@ -519,8 +520,8 @@ def test_views_and_infos_of_every_form_are_taken(infos):
 class Plain:
     """Answers what it is given."""
 
-    def __init__(self, answer, dtype=np.float32):
-        self.observation_space = Box(0, 1, (2,), dtype)
+    def __init__(self, answer, dtype=np.float32, space=None):
+        self.observation_space = space or Box(0, 1, (2,), dtype)
         self.action_space = Discrete(2)
         self.answer = answer
 
@@ -560,7 +561,8 @@ def test_numbers_of_every_kind_are_taken():
     answer = ([1, np.inf], np.float64(2), np.bool_(False), np.array([True]), None)
     with vector.make(Plain, params={"answer": answer}) as opened:
         opened.reset(seed=1)
-        opened.step(np.array([0]))
+        with pytest.warns(UserWarning, match=r"gives observations as list, as float64 \(2,\), declared is float32"):
+            opened.step(np.array([0]))
         assert opened.final_observations.tolist() == [[1, np.inf]]
         assert (opened.rewards[0], opened.terminals[0], opened.truncations[0]) == (2, False, True)
 
