@@ -28,6 +28,7 @@ class Source:
         params: Of the table, or arguments of ``make``.
         instances: The parameter ``num_envs`` of an environment in C: instances in each object.
         limits: As in `EnvSpec`.
+        target: Where the capsule is found, ``"module:attribute"``: with it, the source can be sent to another process.
     """
 
     name: str
@@ -36,6 +37,25 @@ class Source:
     params: Mapping[str, Any] = field(default_factory=dict)
     instances: int = 1
     limits: tuple[str, ...] = ()
+    target: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process: a capsule is found again there.
+
+        Raises:
+            OptionError: If it is not known where.
+        """
+        if self.table is not None and self.target is None:
+            msg = f"{self.name} was given as a capsule, which can't be sent to another process"
+            raise OptionError(msg, hint="give the environment's name or its EnvSpec")
+        return {name: value for name, value in self.__dict__.items() if name not in ("table", "spaces")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was sent."""
+        from puffer_core.plugins import resolve
+
+        table = None if state["target"] is None else resolve(state["target"])
+        self.__dict__.update(state, table=table)
 
     @cached_property
     def spaces(self) -> tuple[Space, Space, int]:
@@ -107,7 +127,7 @@ def _source_of_spec(spec: EnvSpec, name: str) -> Source:
     from puffer_core.plugins import resolve
 
     if spec.table is not None:
-        return Source(name, table=resolve(spec.table), limits=spec.limits)
+        return Source(name, table=resolve(spec.table), limits=spec.limits, target=spec.table)
     make = resolve(str(spec.make))
     if not spec.is_family:
         return Source(name, make=make, limits=spec.limits)
