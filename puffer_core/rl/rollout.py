@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from puffer_core.rl.threads import Threads
 
 if TYPE_CHECKING:
     from puffer_core.vector.base import Vector
+
+At: TypeAlias = int | tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Where an arrival belongs in the buffers: a whole column, or a column for each of some rows, and those rows."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Rollout:
     """Buffers of H + 1 columns for all rows of a vector, and the carried arrival.
 
     Args:
-        vector: Environments; every receive brings all rows.
+        vector: Environments; every receive brings all rows (`PartialRollout` takes others).
         policy: Acts, without gradient.
         horizon: Actions per row and rollout: H.
         generator: Source of the numbers that actions are drawn with, on the CPU; a rollout always takes equally many.
@@ -53,6 +56,10 @@ class Rollout:
         reward_clip: Clip stored rewards to plus or minus this; 0 is off.
         reset_state: Start every rollout from state 0.
         threads: Splits the operations of acting.
+
+    Attributes:
+        first_new: Column of the first arrival that the last rollout has received: 0 after a start, then 1, since
+            column 0 is carried.
     """
 
     def __init__(
@@ -89,16 +96,22 @@ class Rollout:
             self.action_masks = torch.zeros(*columns, layout.width, dtype=torch.uint8, device=device)
         self.state = policy.initial_state(rows)
         self.snapshot = torch.zeros_like(self.state)
+        self.first_new, self._is_carried = 1, True
 
     def start(self, seed: int) -> None:
         """Reset the environments; the first observations wait in the last column, as if carried."""
         self._vector.async_reset(seed)
-        self._vector.recv()
         self.state.zero_()
         self.alive[:] = True
-        self._store(self.horizon)
+        self._receive_first()
         for flags in (self.rewards, self.terminals, self.truncations, self.resets):
             flags[self.horizon] = 0
+        self._is_carried = False
+
+    def _receive_first(self) -> None:
+        """Receive the first observations of all rows."""
+        self._vector.recv()
+        self._store(self.horizon, self.horizon - 1)
 
     @torch.no_grad()
     def collect(self) -> int:
@@ -110,14 +123,7 @@ class Rollout:
         noise = self._policy.layout.draw_noise((self.horizon, self.rows), self.generator).to(self._device)
         self._clock.mark("sample")
         self._carry()
-        for t in range(self.horizon):
-            self._act(t, noise[t])
-            self._vector.send(self._vector.actions)
-            self._vector.recv()
-            self._clock.mark("env")
-            self._store(t + 1)
-            self._clock.mark("copy")
-            self._bootstrap_truncated(t + 1)
+        self._step(noise)
         # The carried state stays the one before the last observation: the next rollout consumes it again.
         state = self._zeroed(self.state.clone(), self.horizon)
         _, self.values[-1], _ = self._policy.forward_eval(self.observations[-1].to(self._device), state)
@@ -129,8 +135,20 @@ class Rollout:
         self._clock.mark("sample")
         return int(self.alive[:-1].sum())
 
+    def _step(self, noise: Tensor) -> None:
+        """Take H steps with every row, and fill the columns with what they bring."""
+        for t in range(self.horizon):
+            actions = self._act(t, noise)
+            self._copy_actions(actions, self._vector.actions)
+            self._vector.send(self._vector.actions)
+            self._vector.recv()
+            self._clock.mark("env")
+            self._store(t + 1, t)
+            self._clock.mark("copy")
+            self._bootstrap_truncated(t + 1, t)
+
     def _carry(self) -> None:
-        """Make the last arrival the first."""
+        """Make the last arrival the first, and keep the state that enters it, zeroed where an episode began."""
         for array in self._flags().values():
             array[0] = array[-1]
         self.observations[0] = self.observations[-1]
@@ -139,58 +157,72 @@ class Rollout:
         if self._reset_state:
             self.state.zero_()
         self.final_values.zero_()
+        self.snapshot.copy_(self._zeroed(self.state, 0))
+        self.first_new, self._is_carried = int(self._is_carried), True
 
-    def _act(self, t: int, noise: Tensor) -> None:
-        """Zero the state where an episode began, act on observation t, and hand the actions to the environments."""
-        state = self._zeroed(self.state, t)
-        if t == 0:
-            self.snapshot.copy_(state)
+    def _act(self, at: At, noise: Tensor) -> Tensor:
+        """Zero the state where an episode began, and draw actions for the observations there; return them."""
+        rows = None if isinstance(at, int) else torch.from_numpy(at[1]).to(self._device)
+        state = self._zeroed(self.state if rows is None else self.state.index_select(1, rows), at)
         with self._threads:
-            observations = self.observations[t].to(self._device)
-            logits, self.values[t], self.state = self._policy.forward_eval(observations, state)
+            observations = self.observations[at].to(self._device)
+            logits, self.values[at], state = self._policy.forward_eval(observations, state)
+        self.state = state if rows is None else self.state.index_copy_(1, rows, state)
         self._clock.mark("forward")
-        layout = self._policy.layout
-        mask = None if self.action_masks is None else self.action_masks[t]
-        actions = layout.sample(logits, noise, mask, self._policy.logstd)
-        self.logits[t], self.actions[t] = logits, actions
-        torch.from_numpy(self._vector.actions).view(actions.shape).copy_(layout.to_env(actions))
+        mask = None if self.action_masks is None else self.action_masks[at]
+        actions = self._policy.layout.sample(logits, noise[at], mask, self._policy.logstd)
+        self.logits[at], self.actions[at] = logits, actions
+        return actions
+
+    def _copy_actions(self, actions: Tensor, out: NDArray[np.generic]) -> None:
+        """Write drawn actions as the environments take them."""
+        torch.from_numpy(out).view(actions.shape).copy_(self._policy.layout.to_env(actions))
         self._clock.mark("sample")
 
-    def _store(self, t: int) -> None:
-        """Copy arrival t out of the vector's buffers; absent agents leave zeros, whatever the buffers hold there."""
-        vector, before = self._vector, self.alive[t - 1]
-        self.observations[t].copy_(torch.from_numpy(vector.observations))
-        self.rewards[t] = vector.rewards
-        self.terminals[t], self.truncations[t], self.alive[t] = vector.terminals, vector.truncations, vector.masks
-        np.logical_or(self.terminals[t], self.truncations[t], out=self.resets[t])
-        if not before.all():
-            self.resets[t] |= ~before
-            self.rewards[t, ~before] = 0.0
-        if not self.alive[t].all():
-            self.observations[t].index_fill_(0, _indices(~self.alive[t]).to(self.observations.device), 0)
+    def _store(self, at: At, before: At) -> None:
+        """Copy an arrival out of the vector's buffers; absent agents leave zeros, whatever the buffers hold there.
+
+        Args:
+            at: Where it belongs.
+            before: The same one column earlier.
+        """
+        vector, was_alive = self._vector, self.alive[before]
+        observations, rewards = torch.from_numpy(vector.observations), vector.rewards
+        resets = vector.terminals | vector.truncations
+        if not was_alive.all():
+            resets |= ~was_alive
+            rewards = np.where(was_alive, rewards, np.float32(0.0))
+        if not vector.masks.all():
+            absent = torch.from_numpy(~vector.masks).view(-1, *[1] * (observations.ndim - 1))
+            observations = observations.masked_fill(absent, 0)
         if self._reward_clip:
             # What is not finite stays as it is: `check` stops there.
-            row = self.rewards[t]
-            np.clip(row, -self._reward_clip, self._reward_clip, out=row, where=np.isfinite(row))
+            clipped = np.clip(rewards, -self._reward_clip, self._reward_clip)
+            rewards = np.where(np.isfinite(rewards), clipped, rewards)
+        self.observations[at] = observations.to(self.observations.device)
+        self.rewards[at], self.resets[at], self.alive[at] = rewards, resets, vector.masks
+        self.terminals[at], self.truncations[at] = vector.terminals, vector.truncations
         if self.action_masks is not None:
-            self.action_masks[t].copy_(torch.from_numpy(vector.action_mask))
+            self.action_masks[at] = torch.from_numpy(vector.action_mask).to(self._device)
 
-    def _bootstrap_truncated(self, t: int) -> None:
+    def _bootstrap_truncated(self, at: At, before: At) -> None:
         """Value the last observation of each truncated episode, with the state before its reset."""
-        truncated = self.truncations[t]
+        truncated = self.truncations[at]
         if not truncated.any():
             return
-        rows = np.flatnonzero(truncated & ~self.terminals[t] & self.alive[t - 1])
+        found = np.flatnonzero(truncated & ~self.terminals[at] & self.alive[before])
+        column, rows = (at, found) if isinstance(at, int) else (at[0][found], at[1][found])
         indices = torch.from_numpy(rows).to(self._device)
-        observations = torch.from_numpy(self._vector.final_observations[rows]).to(self._device)
+        observations = torch.from_numpy(self._vector.final_observations[found]).to(self._device)
         _, values, _ = self._policy.forward_eval(observations, self.state.index_select(1, indices))
-        self.final_values[t].index_copy_(0, indices, values)
+        self.final_values[column, indices] = values
         self._clock.mark("forward")
 
-    def _zeroed(self, state: Tensor, t: int) -> Tensor:
-        """Zero, in place, the state of rows that begin anew at observation t."""
-        if self.resets[t].any():
-            state.index_fill_(1, _indices(self.resets[t]).to(self._device), 0.0)
+    def _zeroed(self, state: Tensor, at: At) -> Tensor:
+        """Zero, in place, the state of rows that begin anew at their observation there."""
+        resets = self.resets[at]
+        if resets.any():
+            state.index_fill_(1, _indices(resets).to(self._device), 0.0)
         return state
 
     def carry(self) -> dict[str, Tensor]:
@@ -208,6 +240,7 @@ class Rollout:
         self.require_fit(arrays)
         for name, array in self.carry().items():
             array.copy_(arrays[name])
+        self._is_carried = True
 
     def require_fit(self, arrays: Mapping[str, Tensor]) -> None:
         """Check that `set_carry` can take over these arrays.
@@ -249,6 +282,11 @@ class Rollout:
         arrays = (self.rewards, self.terminals, self.truncations, self.alive)
         rewards, terminals, truncations, alive = (self.host(array) for array in arrays)
         return fold(rewards, terminals, truncations, self.final_values, alive, gamma, gae_lambda)
+
+    def received(self) -> Tensor:
+        """Return (n, *shape), the observations of live agents that this rollout has received, each once."""
+        arrived = slice(self.first_new, None)
+        return self.observations[arrived][torch.from_numpy(self.alive[arrived]).to(self.observations.device)]
 
     def check(self, step: int) -> None:
         """Stop at the first number that is not finite, or the first live agent without a legal action.

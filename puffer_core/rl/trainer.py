@@ -24,6 +24,7 @@ from puffer_core.rl.clock import PHASES, PhaseClock
 from puffer_core.rl.loss import TERMS, Coefficients, Targets, ppo_loss
 from puffer_core.rl.means import Means
 from puffer_core.rl.optim import make_optimizer
+from puffer_core.rl.partial import PartialRollout
 from puffer_core.rl.replay import Replay, normalize
 from puffer_core.rl.rollout import Rollout
 from puffer_core.rl.schedule import Rates, rates_at
@@ -62,7 +63,8 @@ class PuffeRL:
         self.total_epochs = plan.epochs
         self._clock, self._threads = PhaseClock(), Threads(threads)
         self.optimizer = make_optimizer(policy, train)
-        self.rollout = Rollout(
+        kind = PartialRollout if vector.agents_per_batch < vector.num_agents else Rollout
+        self.rollout = kind(
             vector,
             policy,
             plan.horizon,

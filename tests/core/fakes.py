@@ -33,7 +33,8 @@ class ScriptedVector(Vector):
         script = np.asarray(observations)
         self.scripts = {name: np.asarray(values) for name, values in scripts.items()} | {"observations": script}
         rows = script.shape[1]
-        self.num_agents, self.agents_per_env, self.num_envs = rows, agents, rows // agents
+        self.num_agents = self.agents_per_batch = rows
+        self.agents_per_env, self.num_envs = agents, rows // agents
         low, high = (0, 255) if script.dtype == np.uint8 else (-np.inf, np.inf)
         self.single_observation_space = spaces.Box(low, high, script.shape[2:], script.dtype.type)
         self.single_action_space = action_space or spaces.Discrete(2)
