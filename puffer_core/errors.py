@@ -47,6 +47,10 @@ class UsageError(PufferError, RuntimeError):
     """Raised when calls come in an order that is not allowed, as `step` before `reset` or any use after `close`."""
 
 
+class WorkerError(PufferError, RuntimeError):
+    """Raised when a worker process or actor fails: the text names the worker and carries its traceback or its exit."""
+
+
 class RunError(PufferError):
     """Raised when a run directory or a checkpoint is missing, incomplete, or belongs to something else."""
 

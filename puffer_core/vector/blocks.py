@@ -151,6 +151,16 @@ class Blocks:
         return min(self.per_batch, len(self._queue))
 
 
+def auto_workers(num_envs: int, batch_size: int, cores: int) -> int:
+    """Return the workers for ``num_workers = auto``: as many as there are cores, if environments and batches divide.
+
+    Where no such number is at most ``cores``, it is the lowest that is legal.
+    """
+    shares = [share for share in range(1, num_envs + 1) if num_envs % share == 0 and batch_size % share == 0]
+    legal = [num_envs // share for share in shares]
+    return max((count for count in legal if count <= cores), default=min(legal))
+
+
 def rows_of(block: Sequence[int], rows_per_worker: int) -> slice | npt.NDArray[np.int64]:
     """Return where a block's rows are among all rows: a slice for consecutive workers, else the index of each row."""
     first = block[0]

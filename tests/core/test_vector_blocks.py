@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from puffer_core.errors import OptionError
-from puffer_core.vector.blocks import Blocks, rows_of
+from puffer_core.vector.blocks import Blocks, auto_workers, rows_of
 
 
 def ready(blocks: Blocks, *workers: int) -> Blocks:
@@ -242,3 +242,11 @@ def test_rollouts_that_hold_who_is_full_always_end(
             blocks.give_back(tuple(worker for worker in block if arrivals[worker] == 4))
         assert set(arrivals.values()) == {4}
         assert blocks.release() == tuple(range(num_workers))
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "batch_size", "cores", "workers"),
+    [(8, 8, 2, 2), (8, 4, 2, 2), (8, 2, 2, 4), (9, 9, 2, 1), (9, 9, 4, 3), (3, 3, 16, 3), (12, 4, 4, 3), (8, 1, 2, 8)],
+)
+def test_auto_workers_divide_environments_and_batches(num_envs: int, batch_size: int, cores: int, workers: int) -> None:
+    assert auto_workers(num_envs, batch_size, cores) == workers
