@@ -32,6 +32,12 @@ def is_vector_env(env: object) -> bool:
     return module is not None and isinstance(env, module.VectorEnv)
 
 
+def is_environment(env: object) -> bool:
+    """Return whether an object is an environment of any kind, not a class or a factory of one."""
+    kinds = (is_puffer, is_vector_env, is_pettingzoo, is_single)
+    return not isinstance(env, type) and any(is_of_kind(env) for is_of_kind in kinds)
+
+
 def accepts(function: Callable[..., Any], name: str, in_kwargs: bool = True) -> bool:
     """Return whether a callable takes an argument of that name, by name or (if ``in_kwargs``) in ``**kwargs``."""
     try:

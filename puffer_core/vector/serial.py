@@ -14,11 +14,11 @@ from puffer_core.env import Array, PufferEnv, allocate, put_actions, take_buffer
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import NativeEnv
 from puffer_core.vector.base import SEND, Infos, Vector
-from puffer_core.vector.counts import check_count, refuse_split
+from puffer_core.vector.counts import refuse_split
 from puffer_core.vector.logs import EpisodeStats, LogSums
 from puffer_core.vector.member import Member
 from puffer_core.vector.rows import Rows
-from puffer_core.vector.source import Source, source_of
+from puffer_core.vector.source import Source, sources_of
 
 if TYPE_CHECKING:
     from puffer_core.specs import VectorJob
@@ -64,7 +64,7 @@ class Serial(Vector):
         strict: bool = False,
         buf: Mapping[str, Array] | None = None,
     ) -> None:
-        sources = _sources(env, num_envs, params)
+        sources = sources_of(env, num_envs, params)
         if reason := refuse_split(num_envs, num_workers, batch_size, zero_copy):
             raise OptionError(f"backend serial can't run {sources[0].name}: {reason}")
         super().__init__(sources[0].name, seed)
@@ -253,18 +253,3 @@ class Serial(Vector):
             return member.env.render(index - member.first, mode)
         render: Callable[..., Any] = member.env.render
         return render(mode=mode) if accepts(render, "mode") else render()
-
-
-def _sources(
-    env: Any, num_envs: int, params: Mapping[str, object] | Sequence[Mapping[str, object]] | None
-) -> list[Source]:
-    """Return one source per environment object."""
-    check_count("num_envs", num_envs)
-    envs = list(env) if isinstance(env, list | tuple) else [env] * num_envs
-    each: list[Any] = list(params) if isinstance(params, list | tuple) else [params] * num_envs
-    for what, items in (("environments", envs), ("parameter sets", each)):
-        if len(items) != num_envs:
-            raise OptionError(f"{len(items)} {what} were given for num_envs={num_envs}")
-    if all(item is envs[0] for item in envs) and all(item is each[0] for item in each):
-        return [source_of(envs[0], each[0])] * num_envs
-    return [source_of(one, given) for one, given in zip(envs, each, strict=True)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 from puffer_core.abi import open_table
 from puffer_core.emulation import adapt
-from puffer_core.emulation.forms import accepts
+from puffer_core.emulation.forms import accepts, is_environment
 from puffer_core.env import PufferEnv, Space
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import spaces_of
@@ -29,6 +29,7 @@ class Source:
         instances: The parameter ``num_envs`` of an environment in C: instances in each object.
         limits: As in `EnvSpec`.
         target: Where the capsule is found, ``"module:attribute"``: with it, the source can be sent to another process.
+        instance: An environment in Python that is there already, or None.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Source:
     instances: int = 1
     limits: tuple[str, ...] = ()
     target: str | None = None
+    instance: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is sent to another process: a capsule is found again there.
@@ -65,7 +67,8 @@ class Source:
             return observation, action, agents
         env = self.open()
         spaces = env.single_observation_space, env.single_action_space, int(env.num_agents)
-        env.close()
+        if self.instance is None:
+            env.close()
         return spaces
 
     @property
@@ -84,6 +87,8 @@ class Source:
         Raises:
             EnvError: If it is no environment, or its spaces are not allowed.
         """
+        if self.instance is not None:
+            return adapt(self.instance, buf)
         assert self.make is not None
         given = {} if buf is None or not self.takes_buffers else {"buf": buf}
         made = self.make(**self.params, **given)
@@ -114,13 +119,49 @@ def source_of(env: Any, params: Mapping[str, object] | None = None, name: str | 
         source = _source_of_spec(env, name if name is not None and env.is_family else env.name)
     elif type(env).__name__ == "PyCapsule":
         source = Source(open_table(env).name.decode(), table=env)
+    elif is_environment(env):
+        if params:
+            raise OptionError(f"parameters were given for an environment that is there already: {', '.join(params)}")
+        source = Source(type(getattr(env, "unwrapped", env)).__name__, instance=env)
     elif callable(env):
         source = Source(getattr(env, "__name__", type(env).__name__), make=env)
     else:
-        raise OptionError(f"{env!r} is no environment: give a name, a spec, a class, a factory or a capsule")
+        raise OptionError(
+            f"{env!r} is no environment: give a name, a spec, a class, a factory, a capsule or an instance"
+        )
     if source.table is not None and "num_envs" in params:
         source = replace(source, instances=_instances(params.pop("num_envs")))
     return replace(source, params={**source.params, **params})
+
+
+def sources_of(
+    env: Any, num_envs: int, params: Mapping[str, object] | Sequence[Mapping[str, object]] | None
+) -> list[Source]:
+    """Return one source for each environment object: the same one where environment and parameters are.
+
+    Args:
+        env: As in `source_of`, for all of them or a list with one for each.
+        num_envs: Objects.
+        params: Likewise.
+
+    Raises:
+        OptionError: If a list has another length, or one instance would be several environments.
+    """
+    check_count("num_envs", num_envs)
+    envs = list(env) if isinstance(env, list | tuple) else [env] * num_envs
+    each: list[Any] = list(params) if isinstance(params, list | tuple) else [params] * num_envs
+    for what, items in (("environments", envs), ("parameter sets", each)):
+        if len(items) != num_envs:
+            raise OptionError(f"{len(items)} {what} were given for num_envs={num_envs}")
+    if all(item is envs[0] for item in envs) and all(item is each[0] for item in each):
+        sources = [source_of(envs[0], each[0])] * num_envs
+    else:
+        sources = [source_of(one, given) for one, given in zip(envs, each, strict=True)]
+    instances = [id(source.instance) for source in sources if source.instance is not None]
+    if len(set(instances)) < len(instances):
+        msg = f"one instance of {sources[0].name} can't be several of num_envs={num_envs} environments"
+        raise OptionError(msg, hint="give its class or a factory, which makes one for each")
+    return sources
 
 
 def _source_of_spec(spec: EnvSpec, name: str) -> Source:

@@ -577,3 +577,29 @@ def test_an_observation_that_wraps_around_is_refused():
 def test_a_backend_that_is_none_is_refused():
     with pytest.raises(OptionError, match="backend=3 is not `auto`, the name of a backend or its class"):
         vector.make(Pair, backend=3)
+
+
+# -- instances --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("instance", [Walk, WalkEnv, Pair, lambda: gymnasium.make("CartPole-v1")])
+def test_an_instance_is_a_vector_of_one(instance):
+    env = instance()
+    with vector.make(env) as opened:
+        opened.reset(seed=1)
+        opened.step(np.zeros(opened.num_agents, int))
+        assert vector.describe(env)[2] == opened.num_agents
+        opened.step(np.ones(opened.num_agents, int))
+
+
+def test_an_instance_is_refused_where_it_would_be_several():
+    walk = Walk()
+    with pytest.raises(OptionError, match="one instance of Walk can't be several of num_envs=2 environments") as error:
+        vector.make(walk, num_envs=2)
+    assert error.value.hint == "give its class or a factory, which makes one for each"
+    with pytest.raises(OptionError, match="one instance of Walk"):
+        vector.make([walk, Walk(), walk], num_envs=3)
+    with pytest.raises(OptionError, match="parameters were given for an environment that is there already: wide"):
+        vector.make(walk, params={"wide": True})
+    with vector.make([walk, Walk()], num_envs=2) as opened:
+        opened.reset(seed=1)
