@@ -82,6 +82,22 @@ class LogSums:
         for info in last:
             self._at_ends |= self._last.add(info)
 
+    def take(self) -> LogSums:
+        """Return everything since the last drain, for `absorb` elsewhere, and begin anew."""
+        taken = LogSums(self._fields)
+        taken._at_ends = set(self._at_ends)
+        taken._rows, taken._sums, taken._every, taken._last = self._rows, self._sums, self._every, self._last
+        self._clear()
+        return taken
+
+    def absorb(self, other: LogSums) -> None:
+        """Add everything that other sums hold, as those of a worker."""
+        self._at_ends |= other._at_ends
+        self._rows += other._rows
+        self._sums += other._sums
+        self._every.absorb(other._every)
+        self._last.absorb(other._last)
+
     def drain(self) -> dict[str, float] | None:
         """Return the means over rows and infos, and the number ``n`` of rows (else of infos); None without any."""
         every = {key: mean for key, mean in self._every.means().items() if key not in self._at_ends}
@@ -112,6 +128,12 @@ class InfoSums:
             self._sums[key] += float(info[key]) * weight
             self.weights[key] += weight
         return names
+
+    def absorb(self, other: InfoSums) -> None:
+        """Add the sums and weights of other infos."""
+        for key, total in other._sums.items():
+            self._sums[key] += total
+            self.weights[key] += other.weights[key]
 
     def means(self) -> dict[str, float]:
         """Return the mean of every number."""

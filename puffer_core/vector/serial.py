@@ -215,6 +215,11 @@ class Serial(Vector):
         self._check_open()
         return self._sums.drain()
 
+    def take_log(self) -> LogSums:
+        """Return what `drain_log` would draw its means from, and begin anew: a worker's share of its vector's log."""
+        self._check_open()
+        return self._sums.take()
+
     def set_params(self, **values: Any) -> None:
         """Set parameters of every environment."""
         self._check_open()
