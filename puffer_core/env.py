@@ -203,10 +203,12 @@ def check_spaces(env: PufferEnv) -> None:
 
 
 def action_width(space: Space) -> int:
-    """Return the bytes of one row of the action mask, the sum of the head sizes; 0 for a Box."""
+    """Return the bytes of one row of the action mask, the sum of the sizes of discrete heads; 0 for a Box."""
     if isinstance(space, Discrete):
         return int(space.n)
-    return int(space.nvec.sum()) if isinstance(space, MultiDiscrete) else 0
+    if isinstance(space, MultiDiscrete):
+        return int(space.nvec.sum())
+    return sum(head.size for head in getattr(space, "action_layout", ()) if not head.is_continuous)
 
 
 def joint_space(space: Space, agents: int) -> Space:

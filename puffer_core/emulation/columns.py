@@ -42,7 +42,7 @@ class Columns:
     """
 
     def __init__(self, leaf: Leaf, first: int) -> None:
-        self.first, self._shape, self._dtype = first, leaf.shape, leaf.space.dtype
+        self.first, self._leaf, self._shape, self._dtype = first, leaf, leaf.shape, leaf.space.dtype
         self._is_scalar = isinstance(leaf.space, Discrete)
         self._is_continuous = isinstance(leaf.space, Box) and leaf.dtype.kind == "f"
         self._bounds: tuple[Array, Array] | None = None
@@ -51,6 +51,7 @@ class Columns:
         else:
             self._least, self.heads = _choices(leaf)
         self.last = first + len(self.heads)
+        self._low, self._high = (np.array([getattr(head, end) for head in self.heads]) for end in ("low", "high"))
         self._start = int(leaf.space.start) if isinstance(leaf.space, Discrete) else 0
 
     def read(self, row: Array) -> Any:
@@ -66,10 +67,17 @@ class Columns:
             value = (part.astype(np.int64) + self._least).astype(self._dtype)
         return value.reshape(self._shape)
 
-    def write(self, row: Array, value: Any) -> None:
-        """Write a member of the leaf's space into a row."""
-        flat = np.asarray(value).reshape(-1)
-        row[self.first : self.last] = flat if self._is_continuous else flat.astype(np.int64) - self._least
+    def write(self, row: Array, value: Array) -> None:
+        """Write a value, checked but for its bounds, into a row.
+
+        Raises:
+            EnvError: If it is out of bounds.
+        """
+        flat = value.reshape(-1)
+        part = flat.astype(np.float32) if self._is_continuous else flat.astype(np.int64) - self._least
+        if not ((part >= self._low) & (part <= self._high)).all():
+            raise EnvError(f"{self._leaf.path} is {value}, declared is {self._leaf.space}")
+        row[self.first : self.last] = part
 
     def _take_bounds(self, leaf: Leaf) -> tuple[Head, ...]:
         low, high = leaf.space.low.reshape(-1), leaf.space.high.reshape(-1)  # type: ignore[attr-defined]

@@ -81,10 +81,6 @@ class Leaf:
         """Return its own of the values of all leaves."""
         return values[self.index]
 
-    def spread(self, value: Any) -> Iterator[Any]:
-        """Yield the value."""
-        yield value
-
     def _convert(self, value: Any) -> Array:
         try:
             array = np.asarray(value)
@@ -146,11 +142,6 @@ class DictNode:
         """Return the values of all leaves as nested dicts and tuples."""
         return {key: child.nest(values) for key, child in self.children.items()}
 
-    def spread(self, value: Any) -> Iterator[Any]:
-        """Yield the values of the leaves in a nested sample, in order."""
-        for key, child in self.children.items():
-            yield from child.spread(value[key])
-
 
 class TupleNode:
     """A Tuple: children by position, fields ``f0``, ``f1``, ..."""
@@ -185,11 +176,6 @@ class TupleNode:
     def nest(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return the values of all leaves as nested tuples and dicts."""
         return tuple(child.nest(values) for child in self.children)
-
-    def spread(self, value: Any) -> Iterator[Any]:
-        """Yield the values of the leaves in a nested sample, in order."""
-        for child, part in zip(self.children, value, strict=True):
-            yield from child.spread(part)
 
 
 Node: TypeAlias = Leaf | DictNode | TupleNode

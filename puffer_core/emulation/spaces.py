@@ -44,7 +44,7 @@ class _Emulated(Box):
 class FlatBox(_Emulated):
     """The space of flat observation rows.
 
-    Rows have the dtype in which every leaf is stored where that is one, else they are the bytes of a struct.
+    Rows have the dtype in which every leaf is stored where that is one, else they are the bytes of a struct (uint8).
 
     Args:
         original: The nested space.
@@ -60,7 +60,9 @@ class FlatBox(_Emulated):
         self.tree = tree_of(self.original, "observation")
         self.layout: DType = self.tree.storage
         dtypes = {leaf.dtype for leaf in self.tree.leaves()}
-        dtype = dtypes.pop() if len(dtypes) == 1 else np.dtype(np.uint8)
+        # Wider unsigned integers are bytes, too: torch can store them, but fill, index or convert them only in part.
+        is_common = len(dtypes) == 1 and not any(dtype.kind == "u" for dtype in dtypes)
+        dtype = dtypes.pop() if is_common else np.dtype(np.uint8)
         low, high = _bounds(dtype)
         super().__init__(low, high, (self.layout.itemsize // dtype.itemsize,), dtype.type)
 
@@ -195,10 +197,8 @@ class ActionCodec:
         """Return the row of an action of the environment, int32 or float32; without axes for Discrete.
 
         Raises:
-            EnvError: If it is not from the space.
+            EnvError: If it is not from the space; the text gives the path.
         """
-        if not self.original.contains(action):
-            raise EnvError(f"the action {action!r} is not from {self.original}")
         row = write_columns(self._tree, self._columns, action, self._dtype)
         return row.reshape(()) if self._is_single else row
 
@@ -230,9 +230,15 @@ def columns_of(tree: Node) -> list[Columns]:
 
 
 def write_columns(tree: Node, columns: list[Columns], action: Any, dtype: type[Any]) -> Array:
-    """Return the row of a nested action, a member of the space."""
+    """Return the row of a nested action.
+
+    Raises:
+        EnvError: If it is not from the space.
+    """
+    views = views_of(tree, np.zeros(tree.storage.itemsize, np.uint8))
+    tree.put(views, action)
     row = np.zeros(columns[-1].last, dtype)
-    for part, value in zip(columns, tree.spread(action), strict=True):
+    for part, value in zip(columns, views, strict=True):
         part.write(row, value)
     return row
 
