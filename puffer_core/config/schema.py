@@ -91,6 +91,8 @@ class PolicyConfig:
     """Activation of the encoder and of feed-forward layers; the recurrent core has its own."""
     bias: bool = True
     """Give encoder and decoder a bias, zero at the start; off is the published form of ``mingru``."""
+    normalize_observations: bool = False
+    """Give each number of an observation mean 0 and variance 1, as far as the run has seen it; floats only."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,34 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class WrapConfig:
-    """Wrappers applied to the batch, in listed order. No wrapper is built in yet, so every key is refused."""
+    """Wrappers of the environments, applied in the order in which they are listed; later options come last.
+
+    A key that is not listed, or has its default, is off. ``action_repeat``, ``time_limit`` and ``episode_stats`` are
+    for environments in Python. What is logged is never changed by a wrapper of rewards.
+    """
+
+    frame_stack: Annotated[int, Range(1, 256)] = 1
+    """Observations shown together, the oldest first: pictures along their channels, vectors end to end."""
+    action_repeat: Annotated[int, Range(1, 65536)] = 1
+    """Steps of the environment that take the same action; rewards are summed, and an end cuts it short."""
+    clip_action: bool = False
+    """Accept any number as a continuous action and clip it to the environment's bounds."""
+    resize: str = ""
+    """New size of pictures, height x width as in ``84x84``; each pixel is the mean of the area it covers."""
+    grayscale: bool = False
+    """Show pictures of three channels in shades of grey, as one channel."""
+    reward_clip: NonNegative = 0.0
+    """Clip rewards to plus or minus this; 0 is off."""
+    reward_scale: float = 1.0
+    """Multiply rewards by this."""
+    reward_normalize: bool = False
+    """Divide rewards by the running standard deviation of discounted returns."""
+    reward_gamma: Fraction = 0.99
+    """Discount of the returns of ``reward_normalize``; no wrapper of its own."""
+    episode_stats: bool = False
+    """Replace infos of steps by one at the end of an episode: its return, its length, and sums of the numbers."""
+    time_limit: Annotated[int, Range(0, INT64_MAX)] = 0
+    """Truncate episodes after this many steps; 0 is off."""
 
 
 @dataclass(frozen=True)

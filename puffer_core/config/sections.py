@@ -103,9 +103,14 @@ class Keys:
                 self.options[section] = options
 
     def all(self) -> dict[str, tuple[Kind, object]]:
-        """Return kind and default of every key, in the order in which they are shown."""
+        """Return kind and default of every key, in the order in which they are shown.
+
+        Without those of ``[wrap]``: which wrappers are listed, and in which order, is what that section says.
+        """
         table: dict[str, tuple[Kind, object]] = {}
         for section, cls in {**SECTIONS, **self.options}.items():
+            if section == "wrap":
+                continue
             defaults = defaults_of(cls)
             table.update({join(section, name): (kind, defaults[name]) for name, kind in kinds(cls).items()})
         for name, kind in self.params.kinds.items():
@@ -136,8 +141,6 @@ class Keys:
         if section not in SECTIONS and section != "env" and not known:
             near = nearest_key(section, [*SECTIONS, "env"])
             return UnknownKeyError(join(near, nearest_key(name, self._section(near)) or name) if near else None)
-        if section == "wrap":
-            return UnknownKeyError(note="no wrapper is built in yet")
         if section == "env" and not self._name:
             return UnknownKeyError(note="no environment is named, so there are no parameters")
         elsewhere = [other for other in ("base", "vec", "policy", "train", "env") if name in self._section(other)]

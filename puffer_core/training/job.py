@@ -107,9 +107,9 @@ def _planned(job: Job, trainer: TrainerSpec, notes: tuple[str, ...]) -> Prepared
 
 
 def describe_job(spec: EnvSpec, name: str, config: Config) -> Job:
-    """Return the job of ``config``: spaces from the C table, or from a Python environment that is opened and closed."""
+    """Return the job of ``config``: its spaces are from the C table or a Python environment that is opened for it."""
     params = {key: value for key, value in config.env.items() if not (spec.table and key == "num_envs")}
-    observations, actions, agents, table = vector.describe(name if spec.is_family else spec, params)
+    observations, actions, agents, table = vector.describe(name if spec.is_family else spec, params, config.wrap)
     return Job(spec, name, params, observations, actions, agents, table, config, choose_device(config))
 
 

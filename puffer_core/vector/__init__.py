@@ -20,6 +20,7 @@ from puffer_core.vector.native import supports as native_supports
 from puffer_core.vector.serial import Serial
 from puffer_core.vector.serial import supports as serial_supports
 from puffer_core.vector.source import Source, source_of
+from puffer_core.vector.wrap import checked, wrap_sources, wrap_vector, wrapped_spaces
 
 if TYPE_CHECKING:
     from puffer_core.config import Config
@@ -54,6 +55,7 @@ def make(
     first_index: int = 0,
     strict: bool = False,
     env_kwargs: Any = None,
+    wrap: Mapping[str, object] | None = None,
     **kwargs: object,
 ) -> Vector:
     """Open a vector of ``num_envs`` environments.
@@ -72,6 +74,7 @@ def make(
         first_index: Instances before these, over all workers and ranks.
         strict: Refuse actions outside the action space instead of replacing them.
         env_kwargs: Another name of ``params``.
+        wrap: Wrappers in the order in which they are applied, as in ``{"frame_stack": 4}``: the keys of ``[wrap]``.
         **kwargs: More parameters of the environment.
 
     Raises:
@@ -89,6 +92,9 @@ def make(
         )
     batch_size = "auto" if batch_size is None else batch_size
     check_counts(num_envs, num_workers, batch_size, zero_copy)
+    wrap = checked(wrap)
+    if wrap:
+        env = wrap_sources(env, params, wrap)
     if not isinstance(backend, str) and not callable(backend):
         raise OptionError(f"backend={shortened(repr(backend))} is not `auto`, the name of a backend or its class")
     if isinstance(backend, str):
@@ -110,7 +116,7 @@ def make(
     )
     vector.backend = backend_name or vector.backend
     vector.backend_note += note
-    return vector
+    return wrap_vector(vector, wrap)
 
 
 def open_vector(
@@ -144,16 +150,25 @@ def open_vector(
         seed=config.base.seed,
         first_index=first_index,
         strict=vec.strict,
+        wrap=config.wrap,
     )
 
 
-def describe(env: Any, params: Mapping[str, object] | None = None) -> tuple[Space, Space, int, object | None]:
+def describe(
+    env: Any, params: Mapping[str, object] | None = None, wrap: Mapping[str, object] | None = None
+) -> tuple[Space, Space, int, object | None]:
     """Return observation space, action space, agents per environment, and the capsule of an environment in C.
 
-    An environment in Python is opened and closed for it.
+    An environment in Python is opened and closed for it. The spaces are those behind the wrappers in ``wrap``.
+
+    Raises:
+        OptionError: If a wrapper can't be applied.
     """
-    source = source_of(env, params)
-    return *source.spaces, source.table
+    source, wrap = source_of(env, params), checked(wrap)
+    if wrap:
+        source = wrap_sources(source, None, wrap)
+    observation, action, agents = source.spaces
+    return *wrapped_spaces(wrap, observation, action), agents, source.table
 
 
 def _job(env: Any, num_envs: int, params: Any, split: tuple[Any, Any, bool]) -> VectorJob:

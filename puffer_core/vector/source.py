@@ -28,6 +28,7 @@ class Source:
         params: Of the table, or arguments of ``make``.
         instances: The parameter ``num_envs`` of an environment in C: instances in each object.
         limits: As in `EnvSpec`.
+        wraps: What goes around each environment in Python, the innermost first (`puffer_core.vector.wrap`).
         target: Where the capsule is found, ``"module:attribute"``: with it, the source can be sent to another process.
         instance: An environment in Python that is there already, or None.
     """
@@ -38,6 +39,7 @@ class Source:
     params: Mapping[str, Any] = field(default_factory=dict)
     instances: int = 1
     limits: tuple[str, ...] = ()
+    wraps: tuple[Callable[[PufferEnv], PufferEnv], ...] = ()
     target: str | None = None
     instance: Any = None
 
@@ -88,16 +90,22 @@ class Source:
             EnvError: If it is no environment, or its spaces are not allowed.
         """
         if self.instance is not None:
-            return adapt(self.instance, buf)
+            return self._adapted(self.instance, buf)
         assert self.make is not None
         given = {} if buf is None or not self.takes_buffers else {"buf": buf}
         made = self.make(**self.params, **given)
         try:
-            return adapt(made, buf)
-        except EnvError:
+            return self._adapted(made, buf)
+        except (EnvError, OptionError):
             if hasattr(made, "close"):
                 made.close()
             raise
+
+    def _adapted(self, made: Any, buf: Mapping[str, Any] | None) -> PufferEnv:
+        env = adapt(made, buf)
+        for wrap in self.wraps:
+            env = wrap(env)
+        return env
 
 
 def source_of(env: Any, params: Mapping[str, object] | None = None, name: str | None = None) -> Source:

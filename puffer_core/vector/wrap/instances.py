@@ -1,0 +1,246 @@
+"""Wrappers of single environments, for what depends on the ends and resets of one: they are put around each object.
+
+They take environments in Python; those in C have parameters of their own for it, and step without Python.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from puffer_core.emulation.forms import accepts
+from puffer_core.env import BUFFERS, DECLARED, Array, PufferEnv, Step
+from puffer_core.errors import EnvError, OptionError
+
+Info = dict[str, Any]
+_FIXED = (*DECLARED, "log_fields", "has_action_mask", "num_envs", "is_adapter")
+_LAST = ("score", "perf")
+"""What infos say of the episode so far: the last value is that of the episode."""
+
+
+class EnvWrapper(PufferEnv):
+    """Another environment, in its own arrays.
+
+    An episode of the environment ends where every agent that was still there ends.
+
+    Args:
+        env: The environment inside.
+    """
+
+    key: ClassVar[str]
+    """Its key in ``[wrap]``."""
+
+    def __init__(self, env: PufferEnv) -> None:
+        # The arrays are those of the environment inside, so the constructor that makes some is left out.
+        self.env = env
+        for name in (*_FIXED, *BUFFERS):
+            setattr(self, name, getattr(env, name, None))
+        reset: Callable[..., Any] = env.reset
+        self.takes_seed = bool(getattr(env, "takes_seed", True)) if env.is_adapter else accepts(reset, "seed")
+        self._takes_index = accepts(reset, "seed") and accepts(reset, "index")
+
+    def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[Info]]:
+        """Start a new episode, seeded as the environment inside takes it."""
+        arguments: dict[str, int] = {}
+        if seed is not None and self._takes_index:
+            arguments = {"seed": seed, "index": index}
+        elif seed is not None and self.takes_seed:
+            arguments = {"seed": seed + index}
+        self._begin()
+        result = self.env.reset(**arguments)
+        infos = result[1] if isinstance(result, tuple) and len(result) == 2 else []
+        return self.observations, _as_list(infos)
+
+    def _begin(self) -> None:
+        """Forget the last episode."""
+
+    def _clear(self) -> None:
+        """Rewards and flags are of one step: what a vector does before each."""
+        for array in (self.rewards, self.terminals, self.truncations, self.logged):
+            if array is not None:
+                array.fill(0)
+
+    def _went_on(self, there: Array) -> Array:
+        """Return (N,) bool: agents that were ``there`` before the step and have not ended in it."""
+        return there & ~(self.terminals | self.truncations)
+
+    def close(self) -> None:
+        """Close the environment inside."""
+        self.env.close()
+
+    def render(self, **options: Any) -> Any:
+        """Return what the environment inside renders."""
+        return self.env.render(**options)
+
+    def set_params(self, **values: Any) -> None:
+        """Change parameters of the environment inside."""
+        self.env.set_params(**values)
+
+    def _pack(self) -> bytes:
+        """Return the wrapper's own state; always of one size."""
+        return b""
+
+    def _unpack(self, state: bytes) -> None:
+        """Restore what `_pack` returned."""
+
+    def save(self) -> bytes | None:
+        """Return the state of the wrapper and of the environment inside, or None where that can't be saved."""
+        blob = self.env.save()
+        return None if blob is None else self._pack() + blob
+
+    def load(self, blob: bytes) -> None:
+        """Restore what `save` returned."""
+        size = len(self._pack())
+        if len(blob) < size:
+            raise EnvError(f"the saved state has {len(blob)} bytes, and the wrapper {self.key} alone has {size}")
+        self.env.load(blob[size:])
+        self._unpack(blob[:size])
+
+
+class ActionRepeat(EnvWrapper):
+    """Every action is taken ``count`` times; rewards are summed, the last observation and infos are shown.
+
+    As soon as an agent ends, comes, goes or is logged, the rest of the step is left out, for all agents.
+
+    Args:
+        env: The environment inside.
+        count: How often.
+    """
+
+    key: ClassVar[str] = "action_repeat"
+
+    def __init__(self, env: PufferEnv, count: int) -> None:
+        super().__init__(env)
+        self._count = count
+        self._total = np.zeros_like(self.rewards)
+
+    def step(self, actions: Array) -> Step:
+        """Advance every agent by up to ``count`` steps of the environment inside."""
+        there = self.masks.copy()
+        self._total.fill(0)
+        for i in range(self._count):
+            if i:
+                self._clear()
+            result = self.env.step(actions)
+            self._total += self.rewards
+            if self._went_on(there).sum() != len(there) or not np.array_equal(self.masks, there) or self._is_logged():
+                break
+        self.rewards[:] = self._total
+        return result
+
+    def _is_logged(self) -> bool:
+        return self.logged is not None and bool(self.logged.any())
+
+
+class TimeLimit(EnvWrapper):
+    """Episodes are truncated after ``limit`` steps: all agents that are there then, and the environment is reset.
+
+    Args:
+        env: The environment inside; the vector keeps its log, since only the environment could log an episode cut.
+        limit: Steps.
+
+    Raises:
+        OptionError: If the environment has log fields of its own.
+    """
+
+    key: ClassVar[str] = "time_limit"
+
+    def __init__(self, env: PufferEnv, limit: int) -> None:
+        super().__init__(env)
+        if self.log_fields:
+            kind = type(env).__name__
+            msg = f"wrap.time_limit={limit} can't be applied to {kind}: it logs {', '.join(self.log_fields)} itself"
+            raise OptionError(msg, hint="give the environment a parameter for it, so that it can log what is cut")
+        self._limit, self._steps = limit, 0
+
+    def _begin(self) -> None:
+        self._steps = 0
+
+    def step(self, actions: Array) -> Step:
+        """Advance every agent by one step, and cut the episode that gets too long."""
+        there = self.masks.copy()
+        result = self.env.step(actions)
+        self._steps += 1
+        going = self._went_on(there)
+        if not going.any():
+            self._steps = 0
+        elif self._steps >= self._limit:
+            self._cut(going & self.masks)
+        return result
+
+    def _cut(self, rows: Array) -> None:
+        """Truncate the agents of these rows and begin the next episode."""
+        self.final_observations[rows] = self.observations[rows]
+        kept = [(array, array.copy()) for array in (self.final_observations, self.rewards, self.terminals)]
+        truncations = self.truncations | rows
+        self.reset()
+        for array, values in kept:
+            array[...] = values
+        self.truncations[:] = truncations
+
+    def _pack(self) -> bytes:
+        return struct.pack("<q", self._steps)
+
+    def _unpack(self, state: bytes) -> None:
+        (self._steps,) = struct.unpack("<q", state)
+
+
+class EpisodeStats(EnvWrapper):
+    """Infos of episodes in place of infos of steps: empty but where an episode of the environment ends.
+
+    That info holds ``episode_return`` (the mean over agents), ``episode_length`` (steps), and of every key that infos
+    had in the episode the sum, if it is a number, else the last value; of ``score`` and ``perf`` the last as well.
+
+    Args:
+        env: The environment inside.
+    """
+
+    key: ClassVar[str] = "episode_stats"
+
+    def __init__(self, env: PufferEnv, value: bool = True) -> None:
+        super().__init__(env)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._return, self._length, self._info = 0.0, 0, dict[str, Any]()
+
+    def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[Info]]:
+        """Start a new episode; the infos of a reset are left out."""
+        return super().reset(seed, index)[0], []
+
+    def step(self, actions: Array) -> Step:
+        """Advance every agent by one step."""
+        there = self.masks.copy()
+        *arrays, infos = self.env.step(actions)
+        self._return += float(self.rewards.sum(dtype=np.float64)) / self.num_agents
+        self._length += 1
+        for info in _as_list(infos):
+            self._add(info)
+        told: list[Info] = []
+        if not self._went_on(there).any():
+            told = [{**self._info, "episode_return": self._return, "episode_length": self._length}]
+            self._begin()
+        observations, rewards, terminals, truncations = arrays
+        return observations, rewards, terminals, truncations, told
+
+    def _add(self, info: Info) -> None:
+        for key, value in info.items():
+            is_summed = key not in _LAST and not isinstance(value, str) and np.ndim(value) == 0 and _is_number(value)
+            self._info[key] = self._info.get(key, 0.0) + float(value) if is_summed else value
+
+    def save(self) -> None:
+        """Return None: infos may hold anything."""
+
+
+def _is_number(value: Any) -> bool:
+    return np.asarray(value).dtype.kind in "biuf"
+
+
+def _as_list(infos: Any) -> list[Info]:
+    """Return infos, one or several or None, as a list."""
+    if infos is None or isinstance(infos, dict):
+        return [infos] if infos else []
+    return list(infos)
