@@ -1,8 +1,9 @@
 """A policy: encoder, core, and a fused decoder for logits and value.
 
 Tensor names, shared with the native trainer's checkpoints: ``encoder.weight`` (D, O), ``layers.{l}.weight``,
-``decoder.weight`` (A + 1, D) whose last row is the value, ``decoder.logstd`` (1, K) for a Box, and biases. Sizes: D
-width of the trunk, O flat observation, A logits, L layers.
+``decoder.weight`` (A + 1, D) whose last row is the value, ``decoder.logstd`` (1, K) for a Box, and biases; where
+observations are normalised, ``normalizer.mean``, ``.var`` and ``.count``. Sizes: D width of the trunk, O flat
+observation, A logits, L layers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from puffer_core.plugins import manager, resolve
 from puffer_core.policies.actions import ActionLayout
 from puffer_core.policies.encoders import uniform
 from puffer_core.policies.mingru import MinGRULayer
+from puffer_core.policies.normalizer import Normalizer, make_normalizer
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": nn.functional.gelu}
 
@@ -29,16 +31,25 @@ class Policy(nn.Module):
 
     Acting goes row by row with an explicit state, training over whole segments with the resets of acting time; both
     compute the same numbers up to rounding.
+
+    Attributes:
+        normalizer: What observations pass first, or None; the trainer updates it.
     """
 
     def __init__(
-        self, encoder: nn.Module, layout: ActionLayout, config: PolicyConfig, generator: torch.Generator
+        self,
+        encoder: nn.Module,
+        layout: ActionLayout,
+        config: PolicyConfig,
+        generator: torch.Generator,
+        normalizer: Normalizer | None = None,
     ) -> None:
         super().__init__()
         self.layout = layout
         self.width = config.hidden_size
         self.is_recurrent = config.core == "mingru"
         self.activation = ACTIVATIONS[config.activation]
+        self.normalizer = normalizer
         self.encoder = encoder
         if self.is_recurrent:
             self.layers = nn.ModuleList(MinGRULayer(self.width, generator) for _ in range(config.num_layers))
@@ -57,7 +68,7 @@ class Policy(nn.Module):
 
     def forward_eval(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return (logits (n, A), values (n,), new state) for one observation of each row; ``state`` stays as it is."""
-        x = self.encoder(observations)
+        x = self._encode(observations)
         if not self.is_recurrent:
             return (*self.decoder(self._feed_forward(x)), state)
         after = []
@@ -75,7 +86,7 @@ class Policy(nn.Module):
             resets: (H, S) bool, the state was zeroed before that step; row 0 is in ``state`` already.
         """
         horizon, segments = observations.shape[:2]
-        x = self.encoder(observations.flatten(0, 1))
+        x = self._encode(observations.flatten(0, 1))
         if not self.is_recurrent:
             return self.decoder(self._feed_forward(x))  # type: ignore[no-any-return]
         indices = resets[1:].flatten().nonzero().squeeze(1) + segments
@@ -83,6 +94,10 @@ class Policy(nn.Module):
         for layer, entering in zip(self.layers, state, strict=True):
             x = layer(x, entering, indices)
         return self.decoder(x.view(horizon * segments, self.width))  # type: ignore[no-any-return]
+
+    def _encode(self, observations: Tensor) -> Tensor:
+        x: Tensor = self.encoder(observations if self.normalizer is None else self.normalizer(observations))
+        return x
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         x = self.activation(x)
@@ -164,6 +179,7 @@ def make_policy(
 
     Raises:
         UnknownNameError: If no plugin supplies an encoder of that name.
+        OptionError: If these observations can't be normalised and should be.
     """
     spec = manager().policies.get(config.name)
     encoder: Any = resolve(spec.encoder)
@@ -172,4 +188,5 @@ def make_policy(
     with torch.random.fork_rng(devices=[]):  # an encoder that draws from torch's own generator is seeded, too
         torch.manual_seed(generator.initial_seed())
         body = encoder(observation_space, config.hidden_size, config.bias, generator, **arguments)
-    return Policy(body, layout, config, generator)
+    normalizer = make_normalizer(observation_space) if config.normalize_observations else None
+    return Policy(body, layout, config, generator, normalizer)

@@ -285,8 +285,10 @@ class Rollout:
 
     def received(self) -> Tensor:
         """Return (n, *shape), the observations of live agents that this rollout has received, each once."""
-        arrived = slice(self.first_new, None)
-        return self.observations[arrived][torch.from_numpy(self.alive[arrived]).to(self.observations.device)]
+        observations, alive = self.observations[self.first_new :], self.alive[self.first_new :]
+        if alive.all():
+            return observations.flatten(0, 1)
+        return observations[torch.from_numpy(alive).to(observations.device)]
 
     def check(self, step: int) -> None:
         """Stop at the first number that is not finite, or the first live agent without a legal action.

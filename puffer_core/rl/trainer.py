@@ -18,7 +18,8 @@ from puffer_core.config.plan import Plan
 from puffer_core.config.schema import Config
 from puffer_core.errors import NonFiniteError, UsageError
 from puffer_core.policies import Policy
-from puffer_core.rl import resume
+from puffer_core.policies.normalizer import Normalizer
+from puffer_core.rl import checkpoint, resume
 from puffer_core.rl.advantage import Estimator
 from puffer_core.rl.clock import PHASES, PhaseClock
 from puffer_core.rl.loss import TERMS, Coefficients, Targets, ppo_loss
@@ -145,6 +146,10 @@ class PuffeRL:
             rows, weights = self.replay.next_rows(estimate, rates.prio_beta)
             losses.add(self._update(rows, weights, estimate.index_select(1, rows), rates), 1.0)
         losses.add({"explained_variance": explained_variance(estimate, rollout.values[:-1], folded.live)}, 1.0)
+        normalizer = getattr(checkpoint.plain(self.policy), "normalizer", None)
+        if isinstance(normalizer, Normalizer):
+            # Only now: until here, training had to see what acting saw.
+            normalizer.update(rollout.received())
         self.epoch += 1
         self._is_collected = False
         means = losses.take("")
