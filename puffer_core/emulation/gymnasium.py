@@ -11,7 +11,7 @@ from gymnasium.spaces import Tuple
 
 from puffer_core.emulation.forms import accepts
 from puffer_core.emulation.spaces import action_codec, observation_codec
-from puffer_core.emulation.values import LARGEST, ActionReader, BoxWriter, refusal, to_flag, to_number
+from puffer_core.emulation.values import LARGEST, ActionReader, BoxWriter, CodecWriter, refusal, to_flag, to_number
 from puffer_core.env import Array, PufferEnv, Space, Step, put_actions
 from puffer_core.errors import EnvError, OptionError, UsageError, shortened
 
@@ -42,6 +42,8 @@ class GymnasiumPufferEnv(PufferEnv):
 
     Attributes:
         env: The environment.
+        writer: Writes its observations.
+        action_codec: Of its action space.
         takes_seed: Whether a seed reaches it.
 
     Raises:
@@ -67,10 +69,10 @@ class GymnasiumPufferEnv(PufferEnv):
         self.single_observation_space = codec.space
         # Such an observation looks like (observation, info).
         self._looks_informed = isinstance(original, Tuple) and len(original) == 2 and original
-        self._put = BoxWriter(self._name, codec.space).write if codec.is_identity else codec.write
-        _, actions = self._translate("action", action_codec)
-        self.single_action_space = actions.space
-        self._read = ActionReader(self._name, actions)
+        self.writer = BoxWriter(self._name, codec.space) if codec.is_identity else CodecWriter(self._name, codec)
+        _, self.action_codec = self._translate("action", action_codec)
+        self.single_action_space = self.action_codec.space
+        self._read = ActionReader(self._name, self.action_codec)
         self._seeding = _Seeding(env)
         self.num_agents = 1
         super().__init__(buf)
@@ -86,6 +88,15 @@ class GymnasiumPufferEnv(PufferEnv):
             return space, make_codec(space)
         except EnvError as error:
             raise EnvError(f"{self._name}: {kind}_space: {error}", hint=error.hint) from error
+
+    def move(self, buf: Mapping[str, Array]) -> None:
+        """Go on in other arrays, as in `PufferEnv`."""
+        self._bind(buf)
+
+    def _bind(self, buf: Mapping[str, Array] | None = None) -> None:
+        super()._bind(buf)
+        both = (rows[0:1].reshape(rows.shape[1:]) for rows in (self.observations, self.final_observations))
+        self._put, self._put_final = (self.writer.bind(row) for row in both)
 
     @property
     def takes_seed(self) -> bool:
@@ -126,7 +137,7 @@ class GymnasiumPufferEnv(PufferEnv):
         if not isinstance(result, tuple | list) or len(result) not in (4, 5):
             found = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
             raise EnvError(f"{self._name}: step returned {found}, not 4 or 5 values")
-        observation, reward, info = result[0], result[1], self._as_info(result[-1])
+        observation, reward, info = result[0], result[1], self.as_info(result[-1])
         if type(reward) is not float or not -LARGEST <= reward <= LARGEST:
             reward = to_number(self._name, "reward", reward)
         if len(result) == 5:
@@ -138,10 +149,10 @@ class GymnasiumPufferEnv(PufferEnv):
             terminal = done and not truncated
         self.rewards[0], self.terminals[0], self.truncations[0] = reward, terminal, truncated
         if terminal or truncated:
-            self._write(self.final_observations, observation)
+            self._put_final(observation)
             self._begin(self._seeding.reset(None))
         else:
-            self._write(self.observations, observation)
+            self._put(observation)
         return info
 
     def _begin(self, result: Any) -> Info:
@@ -151,18 +162,15 @@ class GymnasiumPufferEnv(PufferEnv):
             observation, info = result
         else:
             observation, info = result, {}
-        self._write(self.observations, observation)
+        self._put(observation)
         return dict(info)
 
-    def _write(self, rows: Array, observation: Any) -> None:
-        try:
-            self._put(rows[0:1].reshape(rows.shape[1:]), observation)
-        except EnvError as error:
-            if str(error).startswith(self._name):
-                raise
-            raise EnvError(f"{self._name}: {error}", hint=error.hint) from error
+    def as_info(self, info: Any) -> Info:
+        """Return an info as a dict.
 
-    def _as_info(self, info: Any) -> Info:
+        Raises:
+            EnvError: If it is none.
+        """
         if info is None:
             return {}
         if type(info) is dict:

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from puffer_core.env import Array, Space, refuse_illegal
+from puffer_core.emulation.spaces import ActionCodec, ObservationCodec
+from puffer_core.env import Array, refuse_illegal
 from puffer_core.errors import EnvError, shortened
 
 LARGEST = float(np.finfo(np.float32).max)
 """The largest finite reward."""
-
-
-class Actions(Protocol):
-    """What `ActionReader` needs of an action codec."""
-
-    @property
-    def space(self) -> Space:
-        """Of the rows."""
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether rows are actions."""
-
-    @property
-    def read(self) -> Callable[[Any], Any]:
-        """Return the action of a row."""
 
 
 def to_number(owner: str, key: str, value: Any, wanted: str = "one real number") -> float:
@@ -94,8 +80,16 @@ class BoxWriter:
         self._dtype, self._shape = np.dtype(space.dtype), space.shape
         self._has_warned = False
 
+    def bind(self, row: Array) -> Callable[[Any], None]:
+        """Return `write` for one row that stays where it is."""
+        return partial(self.write, row)
+
     def write(self, row: Array, observation: Any) -> None:
-        """Write one observation into its row."""
+        """Write one observation into its row.
+
+        Raises:
+            EnvError: If it can't be converted.
+        """
         if type(observation) is np.ndarray and observation.dtype == self._dtype and observation.shape == self._shape:
             row[...] = observation
         else:
@@ -145,6 +139,42 @@ class BoxWriter:
         return cast
 
 
+class CodecWriter:
+    """Writes observations of any other space into rows, as its codec does.
+
+    Args:
+        owner: Whose observations they are, for errors.
+        codec: Of the observation space.
+    """
+
+    def __init__(self, owner: str, codec: ObservationCodec) -> None:
+        self._owner, self._codec = owner, codec
+        self._puts: list[Callable[[Any], None]] = []
+
+    def bind(self, row: Array) -> Callable[[Any], None]:
+        """Return a function that writes an observation into a row, which stays where it is.
+
+        The function raises an `EnvError` that names owner and path where the observation does not fit.
+        """
+        put, owner = self._codec.bind(row), self._owner
+
+        def write(observation: Any) -> None:
+            try:
+                put(observation)
+            except EnvError as error:
+                raise EnvError(f"{owner}: {error}", hint=error.hint) from error
+
+        return write
+
+    def write_all(self, rows: Array, observations: Sequence[Any]) -> bool:
+        """Write one observation into each row; the rows stay where they are."""
+        if len(self._puts) != len(rows):
+            self._puts = [self._codec.bind(row) for row in rows]
+        for put, observation in zip(self._puts, observations, strict=True):
+            put(observation)
+        return True
+
+
 class ActionReader:
     """Turns rows of actions into what environments take: never anything outside their action space.
 
@@ -155,7 +185,7 @@ class ActionReader:
         codec: Of the action space.
     """
 
-    def __init__(self, owner: str, codec: Actions) -> None:
+    def __init__(self, owner: str, codec: ActionCodec) -> None:
         self._owner, self._space = owner, codec.space
         self._read = None if codec.is_identity else codec.read
         if isinstance(self._space, Box):

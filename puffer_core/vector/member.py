@@ -38,11 +38,11 @@ class Member:
         self._copied = {name: array for name, array in own.items() if array is not buf[name]}
         # C environments and adapters keep the contract; others are watched. One may write last observations only at
         # some ends, so the observations before each step are kept for the rows in which it writes none.
-        self._is_watched = not (env.is_adapter or isinstance(env, NativeEnv))
-        self._watched = [(name, own[name]) for name in _WATCHED if self._is_watched]
-        self._returned = [(name, own[name]) for name in _RETURNED if self._is_watched]
+        self.is_watched = not (env.is_adapter or isinstance(env, NativeEnv))
+        self._watched = [(name, own[name]) for name in _WATCHED if self.is_watched]
+        self._returned = [(name, own[name]) for name in _RETURNED if self.is_watched]
         self._agents = int(env.num_agents)
-        self._before = np.empty_like(env.observations) if self._is_watched else None
+        self._before = np.empty_like(env.observations) if self.is_watched else None
         self._has_warned = False
         self._takes_index, self.takes_seed = _seeding(env)
 
@@ -58,7 +58,7 @@ class Member:
         result = self.env.reset(**arguments)
         is_pair = isinstance(result, tuple) and len(result) == 2
         observations = result[0] if is_pair else result
-        if self._is_watched and isinstance(observations, np.ndarray):
+        if self.is_watched and isinstance(observations, np.ndarray):
             self._check_returned("reset", self._returned[0][0], self._returned[0][1], observations)
         self._copy_out()
         return self._as_infos("reset", result[1]) if is_pair else []
@@ -73,7 +73,7 @@ class Member:
             self._clear_own()
             env.actions[...] = self._buf["actions"]
         result = env.step(env.actions)
-        if self._is_watched:
+        if self.is_watched:
             self._check_step(result)
         if self._copied:
             self._copy_out()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puffer_core.emulation.forms import accepts
+from puffer_core.emulation.gymnasium import GymnasiumPufferEnv
 from puffer_core.env import Array, PufferEnv, allocate, put_actions, take_buffers
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import NativeEnv
@@ -18,6 +19,7 @@ from puffer_core.vector.counts import refuse_split
 from puffer_core.vector.logs import EpisodeStats, LogSums
 from puffer_core.vector.member import Member
 from puffer_core.vector.rows import Rows
+from puffer_core.vector.singles import Singles
 from puffer_core.vector.source import Source, sources_of
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ class Serial(Vector):
         self._first_index, self._strict = first_index, strict
         self._threads = 1 if num_threads == "auto" else num_threads
         self.members = self._open(sources, buf)
+        self._watched = [member for member in self.members if member.is_watched]
+        self._singles = Singles.of([member.env for member in self.members], self._arrays, self.name)
         self._stats = EpisodeStats(self.num_agents)
         self._sums = LogSums(self.log_fields)
         self.last_infos: Infos = []
@@ -102,6 +106,8 @@ class Serial(Vector):
                 if env is not spare:
                     opened.callback(env.close)
                 self.rows.require_same(env, i, self.name)
+                if type(env) is GymnasiumPufferEnv and env.observations is not own["observations"]:
+                    env.move(own)
                 members.append(Member(env, rows, self.num_envs, own))
                 self.num_envs += env.num_instances
             opened.pop_all()
@@ -148,6 +154,8 @@ class Serial(Vector):
         self.infos, self.last_infos = [], []
         for member in self.members:
             self.infos += member.reset(seed, self._first_index)
+        if self._singles is not None:
+            self._singles.refresh()
         self._clear()
         self._stats.reset()
         if seed is not None:
@@ -163,15 +171,10 @@ class Serial(Vector):
     def _send(self, actions: Array) -> None:
         put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
         self._clear()
-        self.infos = []
-        given: list[tuple[Member, Infos]] = []
-        for member in self.members:
-            infos = member.step()
-            if infos:
-                self.infos += infos
-                given.append((member, infos))
+        given = self._step_members()
+        self.infos = [info for _, infos in given for info in infos]
         ended = self.terminals | self.truncations
-        if ended.any():
+        if np.count_nonzero(ended):
             self._finish(ended)
         self.last_infos = []
         if self.rows.is_unlogged:
@@ -179,14 +182,21 @@ class Serial(Vector):
             self.last_infos = self._take_last_infos(given)
         self._sums.add(self.log, self.logged, self.infos, self.last_infos)
 
+    def _step_members(self) -> list[tuple[Member, Infos]]:
+        """Step every environment; return the infos of those that give some."""
+        if self._singles is not None:
+            return [(self.members[row], [info]) for row, info in self._singles.step(self.actions)]
+        results = [(member, member.step()) for member in self.members]
+        return [(member, infos) for member, infos in results if infos]
+
     def _finish(self, ended: Array) -> None:
         both = self.terminals & self.truncations
-        if both.any():
+        if np.count_nonzero(both):
             row = int(np.argmax(both))
             kind = type(self.members[row // self.rows.num_agents].env).__name__
             msg = f"{kind}: agent {row} is terminal and truncated"
             raise EnvError(msg, hint="an end has one flag: terminal where both hold")
-        for member in self.members:
+        for member in self._watched:
             member.finish(ended[member.rows])
 
     def _take_last_infos(self, given: Sequence[tuple[Member, Infos]]) -> Infos:
