@@ -16,6 +16,7 @@ from typing import Any
 
 from puffer_core.errors import OptionError, PluginError, PufferError, UnknownNameError, did_you_mean
 from puffer_core.isolation import Observer, collect, describe, implementations, isolated, raises_plugin_errors
+from puffer_core.names import resolve_spelling
 from puffer_core.registry import CORE, EnvRegistry, Plugin, Registry
 from puffer_core.specs import (
     BackendSpec,
@@ -291,6 +292,11 @@ def configure(*, no_plugins: bool = False, block: Iterable[str] = ()) -> None:
     _manager = None
 
 
+def settings() -> dict[str, Any]:
+    """Return what `configure` was given last, so that a child process can choose the same."""
+    return dict(_settings)
+
+
 def manager() -> PluginManager:
     """Return the manager of this process; `configure` and PUFFER_PLUGINS choose what it loads."""
     global _manager
@@ -302,8 +308,22 @@ def manager() -> PluginManager:
 
 
 def find_env(name: str) -> tuple[EnvSpec, str]:
-    """Return the spec of an environment under any of its names, and its canonical name."""
-    return manager().envs.find(name)
+    """Return the spec of an environment under any of its names, and its canonical name.
+
+    In a family that is the name as the family lists it, so that one environment has one name wherever runs and
+    settings are kept; where it can't be listed, or does not list it, the name as typed.
+    """
+    spec, canonical = manager().envs.find(name)
+    if not spec.is_family:
+        return spec, canonical
+    rest = canonical.partition("/")[2]
+    try:
+        listed = resolve_spelling(rest, resolve(str(spec.list))())
+    except Exception:  # the family's `make` says what is wrong
+        if raises_plugin_errors():
+            raise
+        listed = None
+    return spec, f"{spec.family}/{listed or rest}"
 
 
 def _distribution(entry: metadata.EntryPoint) -> PluginInfo:

@@ -24,6 +24,7 @@ COMMANDS = {
     "plugins": ("puffer_core.cli.plugins:command", "List plugins with version, state and reason."),
     "config": ("puffer_core.cli.config:command", "Show every option of an environment with its origin."),
     "doctor": ("puffer_core.cli.doctor:command", "Say what this machine offers and what would be used."),
+    "check": ("puffer_core.cli.check:command", "Check that an environment keeps its contract."),
     "bench": ("puffer_core.cli.bench:command", "Measure the throughput of environments or of training."),
 }
 """The core's own commands: where each is, and its line in the help. No plugin can take one of these names."""

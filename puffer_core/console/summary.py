@@ -60,6 +60,27 @@ def bench_env_summary(result: Result) -> str:
     )
 
 
+def check_summary(result: Result) -> str:
+    """Return what `puffer check` says: a line for each check, what failed with its reason and the way out."""
+    lines = [f"ok       {name.replace('_', ' ')}" for name in result["passed"]]
+    for label, rows in (("FAILED", result["failed"]), ("warning", result["warnings"])):
+        for names, reason, hint in _by_reason(rows):
+            lines += [f"{label:<9}{', '.join(names)}", *(f"         {line}" for line in reason.splitlines())]
+            lines += [f"         hint: {hint}"] if hint else []
+    lines += [f"limit    {limit}: declared, not failed" for limit in result["limits"]]
+    counts = f"{len(result['passed'])} ok, {len(result['failed'])} failed, {len(result['warnings'])} warnings"
+    return "\n".join([*lines, f"{result['env']}: {counts}"])
+
+
+def _by_reason(rows: Sequence[Result]) -> list[tuple[list[str], str, str | None]]:
+    """Return findings with the names of all checks that found the same, so that one cause is told once."""
+    found: dict[str, tuple[list[str], str, str | None]] = {}
+    for row in rows:
+        names, _, _ = found.setdefault(row["reason"], ([], row["reason"], row["hint"]))
+        names.append(row["name"].replace("_", " "))
+    return list(found.values())
+
+
 def doctor_summary(report: Result) -> str:
     """Return what `puffer doctor` says."""
     cpu, torch, folder = report["cpu"], report["torch"], report["runs_dir"]

@@ -3,12 +3,15 @@
 Subclass `EnvContract` in a test file, name the environment, and pytest does the rest.
 """
 
+from puffer_core.testing.contract import BreachError, ContractWarning
 from puffer_core.testing.envs import EnvContract
 from puffer_core.testing.isolated import Outcome, run_isolated
 from puffer_core.testing.params import ParamCase, cross_cases, illegal_cases, is_small, legal_sets
 from puffer_core.testing.rollouts import Digest, head_sizes, play, random_actions, random_bits
 
 __all__ = [
+    "BreachError",
+    "ContractWarning",
     "Digest",
     "EnvContract",
     "Outcome",
