@@ -1,8 +1,10 @@
 """Action heads: what the decoder's numbers mean, how actions are drawn from them, and how likely an action is.
 
 Discrete logits of all heads are concatenated, A = sum of head sizes; a Box has D means and one learned log-deviation
-each, shared over states, without squashing. Inside, everything is heads-first, (A, n): reductions over a handful of
-logits then run along the last axis, which is several times faster on a CPU than a softmax over rows of three.
+each, shared over states, without squashing. Mixed actions have the logits of their discrete heads first, then the means
+of their continuous ones; a row of them is float32, its columns in the order of the space. Inside, everything is
+heads-first, (A, n): reductions over a handful of logits then run along the last axis, which is several times faster on
+a CPU than a softmax over rows of three.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from puffer_core.emulation.spaces import FlatActions
 from puffer_core.errors import EnvError
 
 MASKED_LOGIT = -1e4
@@ -34,8 +38,9 @@ class ActionLayout:
     Attributes:
         is_continuous: A Box; otherwise one or more discrete heads.
         sizes: Size of each discrete head; 1 for each dimension of a Box.
-        shape: Shape of one action row: () for Discrete, (K,) for MultiDiscrete, (D,) for a flattened Box.
-        low, high: Bounds of a Box, one per dimension; None for discrete heads.
+        shape: Shape of one action row: () for Discrete, (K,) for MultiDiscrete, (D,) for a flattened Box, (W,) mixed.
+        low, high: Bounds of a Box or of mixed actions, one per column; None where all heads are discrete.
+        continuous: Columns of the continuous heads of mixed actions; the other columns belong to `sizes`, in order.
     """
 
     is_continuous: bool
@@ -43,14 +48,17 @@ class ActionLayout:
     shape: tuple[int, ...]
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
+    continuous: tuple[int, ...] = ()
 
     @classmethod
     def from_space(cls, space: spaces.Space[object]) -> ActionLayout:
         """Return the layout of a single agent's action space.
 
         Raises:
-            EnvError: If the space is neither Discrete, MultiDiscrete nor a Box.
+            EnvError: If the space is neither Discrete, MultiDiscrete, FlatActions nor a Box.
         """
+        if isinstance(space, FlatActions):
+            return cls._mixed(space)
         if isinstance(space, spaces.Discrete):
             return cls(False, (int(space.n),), ())
         if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
@@ -61,39 +69,100 @@ class ActionLayout:
         msg = f"{space} is not an action space that a policy can have"
         raise EnvError(msg, hint="use Discrete, MultiDiscrete or a Box")
 
+    @classmethod
+    def _mixed(cls, space: FlatActions) -> ActionLayout:
+        heads = space.action_layout
+        continuous = tuple(i for i, head in enumerate(heads) if head.is_continuous)
+        sizes = tuple(head.size for head in heads if not head.is_continuous)
+        low, high = tuple(space.low.tolist()), tuple(space.high.tolist())
+        return cls(False, sizes, (len(heads),), low, high, continuous)
+
     @property
     def width(self) -> int:
-        """Logits or means per action: A."""
-        return sum(self.sizes)
+        """Logits and means per action: A."""
+        return sum(self.sizes) + len(self.continuous)
+
+    @property
+    def mask_width(self) -> int:
+        """Entries of an action mask per action: the logits of the discrete heads."""
+        return 0 if self.is_continuous else sum(self.sizes)
+
+    @property
+    def deviations(self) -> int:
+        """Learned log-deviations: D, one for each continuous column."""
+        return len(self.sizes) if self.is_continuous else len(self.continuous)
 
     @property
     def dtype(self) -> torch.dtype:
         """Type of stored actions."""
-        return torch.float32 if self.is_continuous else torch.int64
+        return torch.float32 if self.is_continuous or self.continuous else torch.int64
 
     def draw_noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """Return (*shape, heads) random numbers, all that sampling needs: uniform in [0, 1), or normal for a Box."""
+        """Return (*shape, heads) random numbers, all that sampling needs.
+
+        They are uniform in [0, 1) for discrete heads, then normal for continuous ones.
+        """
         draw = torch.randn if self.is_continuous else torch.rand
-        return draw(*shape, len(self.sizes), generator=generator)
+        noise = draw(*shape, len(self.sizes), generator=generator)
+        if not self.continuous:
+            return noise
+        return torch.cat([noise, torch.randn(*shape, len(self.continuous), generator=generator)], -1)
 
     def heads(self, logits: Tensor, mask: Tensor | None) -> Iterator[Tensor]:
         """Yield each discrete head's logits, (A_k, n), from (n, A); illegal ones are pushed to -10,000."""
         flat = full_precision(logits).t()
+        if self.continuous:
+            flat = flat[: self.mask_width]
         if mask is not None:
             flat = torch.where(mask.t().bool(), flat, MASKED_LOGIT)
         yield from torch.split(flat, list(self.sizes)) if len(self.sizes) > 1 else (flat,)
+
+    def means(self, logits: Tensor) -> Tensor:
+        """Return (n, D), the means among (n, A)."""
+        return logits[:, -self.deviations :]
+
+    def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the (n, K) choices, int64, and the (n, D) numbers in (n, W) rows of mixed actions."""
+        discrete, continuous = self._columns(rows.device)
+        return rows.index_select(1, discrete).long(), rows.index_select(1, continuous)
+
+    def join(self, choices: Tensor, numbers: Tensor) -> Tensor:
+        """Return the (n, W) rows of (n, K) choices and (n, D) numbers."""
+        discrete, continuous = self._columns(numbers.device)
+        rows = numbers.new_empty(len(numbers), *self.shape)
+        return rows.index_copy_(1, discrete, choices.to(rows.dtype)).index_copy_(1, continuous, numbers)
+
+    def _columns(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the indices of the discrete and of the continuous columns of mixed actions; made once per device."""
+        if device not in self._indices:
+            columns = range(len(self.sizes) + len(self.continuous))
+            discrete = [i for i in columns if i not in self.continuous]
+            found = (torch.tensor(kind, device=device) for kind in (discrete, list(self.continuous)))
+            self._indices[device] = tuple(found)  # type: ignore[assignment]
+        return self._indices[device]
+
+    @cached_property
+    def _indices(self) -> dict[torch.device, tuple[Tensor, Tensor]]:
+        return {}
 
     def sample(self, logits: Tensor, noise: Tensor, mask: Tensor | None, logstd: Tensor | None) -> Tensor:
         """Draw one action per row by inverting the distribution function; a masked action is never drawn.
 
         Args:
-            logits: (n, A) logits, or means of a Box.
+            logits: (n, A) logits, means of a Box, or both.
             noise: (n, heads) from `draw_noise`.
-            mask: (n, A), nonzero where an action is legal, or None.
-            logstd: (1, D) for a Box, else None.
+            mask: (n, discrete logits), nonzero where an action is legal, or None.
+            logstd: (1, D) where there are continuous columns, else None.
         """
+        if self.continuous and logstd is not None:
+            choices = self._draw(logits, noise, mask)
+            return self.join(choices, _draw_normal(self.means(logits), logstd, noise[:, -self.deviations :]))
         if logstd is not None:
-            return torch.addcmul(full_precision(logits), logstd.exp(), noise)
+            return _draw_normal(logits, logstd, noise)
+        return self._draw(logits, noise, mask)
+
+    def _draw(self, logits: Tensor, noise: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the (n, K) choices of the discrete heads, (n,) for Discrete."""
         drawn = []
         for k, head in enumerate(self.heads(logits, mask)):
             cdf = torch.softmax(head, 0).cumsum(0)
@@ -105,21 +174,36 @@ class ActionLayout:
         """Return the most likely legal action of each row."""
         if self.is_continuous:
             return full_precision(logits)
-        best = [head.argmax(0) for head in self.heads(logits, mask)]
-        return torch.stack(best, 1) if self.shape else best[0]
+        heads = [head.argmax(0) for head in self.heads(logits, mask)]
+        best = torch.stack(heads, 1) if self.shape else heads[0]
+        return self.join(best, full_precision(self.means(logits))) if self.continuous else best
 
     def log_prob(self, logits: Tensor, actions: Tensor, mask: Tensor | None, logstd: Tensor | None) -> Tensor:
         """Return (n,) log-probabilities of ``actions``, summed over heads."""
-        if logstd is not None:
-            deviations = (actions - full_precision(logits)) * torch.exp(-logstd)
-            return (-0.5 * deviations.square() - HALF_LOG_2PI - logstd).sum(-1)
-        columns = actions.reshape(len(actions), -1).t()
+        if logstd is None:
+            return self._log_prob_of_choices(logits, actions, mask)
+        if not self.continuous:
+            return _log_prob_normal(logits, actions, logstd)
+        choices, numbers = self.split(actions)
+        return self._log_prob_of_choices(logits, choices, mask) + _log_prob_normal(self.means(logits), numbers, logstd)
+
+    def _log_prob_of_choices(self, logits: Tensor, choices: Tensor, mask: Tensor | None) -> Tensor:
+        columns = choices.reshape(len(choices), -1).t()
         heads = zip(self.heads(logits, mask), columns, strict=True)
         return sum((torch.log_softmax(z, 0).gather(0, a[None])[0] for z, a in heads), start=logits.new_zeros(()))
 
     def to_env(self, actions: Tensor) -> Tensor:
-        """Return the copy of ``actions`` that the environment gets: a Box is clipped to its bounds."""
+        """Return the copy of ``actions`` that the environment gets: continuous columns are clipped to their bounds."""
         if self.low is None or self.high is None:
             return actions
         low, high = actions.new_tensor(self.low), actions.new_tensor(self.high)
         return torch.clamp(actions, low, high)
+
+
+def _draw_normal(means: Tensor, logstd: Tensor, noise: Tensor) -> Tensor:
+    return torch.addcmul(full_precision(means), logstd.exp(), noise)
+
+
+def _log_prob_normal(means: Tensor, actions: Tensor, logstd: Tensor) -> Tensor:
+    deviations = (actions - full_precision(means)) * torch.exp(-logstd)
+    return (-0.5 * deviations.square() - HALF_LOG_2PI - logstd).sum(-1)

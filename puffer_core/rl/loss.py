@@ -6,7 +6,7 @@ on arrays too small for any of them to matter. Never below float32. n: steps of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,11 +35,11 @@ class Targets:
     """What a minibatch is judged by; n steps each.
 
     Attributes:
-        actions: (n,) or (n, K) as drawn, not clipped.
+        actions: (n,), (n, K) or (n, W) as drawn, not clipped.
         logprobs, values: Of acting time; ``values`` centres the value clip.
         advantages: Normalised and weighted.
         returns: Advantages, neither normalised nor weighted, plus values.
-        action_mask: (n, A), nonzero where an action was legal, or None.
+        action_mask: (n, discrete logits), nonzero where an action was legal, or None.
         live: (n,) bool, an agent acted; None if one did everywhere.
         count: Live steps in the whole minibatch, over all its parts and ranks; the means divide by it.
     """
@@ -76,7 +76,7 @@ class _PPOLoss(torch.autograd.Function):
         targets: Targets,
         coefs: Coefficients,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        heads = _Discrete(logits, layout, targets) if logstd is None else _Box(logits, logstd, targets)
+        heads = _heads(logits, logstd, layout, targets)
         live, count = targets.live, targets.count
         log_ratio = _select(live, heads.logprob - targets.logprobs)
         advantage = _select(live, targets.advantages)
@@ -163,6 +163,29 @@ class _Box:
         live = len(deviations) if self._live is None else self._live.sum()
         d_logstd = (weight * (deviations.square() - 1.0)).sum(0, keepdim=True) - entropy_weight * live
         return d_means, d_logstd
+
+
+class _Mixed:
+    """Discrete heads and independent normals: log-probabilities, entropies and gradients of both."""
+
+    def __init__(self, logits: Tensor, logstd: Tensor, layout: ActionLayout, targets: Targets) -> None:
+        choices, numbers = layout.split(targets.actions)
+        self._discrete = _Discrete(logits, layout, replace(targets, actions=choices))
+        self._box = _Box(layout.means(logits), logstd, replace(targets, actions=numbers))
+        self.logprob = self._discrete.logprob + self._box.logprob
+        self.entropy = self._discrete.entropy + self._box.entropy
+
+    def gradient(self, d_logprob: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+        """Return dL/dz and dL/dm side by side, (n, A), and dL/dlog s."""
+        d_choices, _ = self._discrete.gradient(d_logprob, entropy_weight)
+        d_means, d_logstd = self._box.gradient(d_logprob, entropy_weight)
+        return torch.cat([d_choices.t(), d_means.t()]).t(), d_logstd
+
+
+def _heads(logits: Tensor, logstd: Tensor | None, layout: ActionLayout, targets: Targets) -> _Discrete | _Box | _Mixed:
+    if logstd is None:
+        return _Discrete(logits, layout, targets)
+    return _Mixed(logits, logstd, layout, targets) if layout.continuous else _Box(logits, logstd, targets)
 
 
 def _select(live: Tensor | None, array: Tensor) -> Tensor:
