@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from puffer_core.rl.trainer import PuffeRL as PuffeRL
     from puffer_core.training import train as train
     from puffer_core.vector import make as make
+    from puffer_core.vector.emulate import emulate as emulate
 
-__all__ = ["PuffeRL", "PufferEnv", "__version__", "evaluate", "get_include", "load", "make", "train"]
+__all__ = ["PuffeRL", "PufferEnv", "__version__", "emulate", "evaluate", "get_include", "load", "make", "train"]
 
 _LAZY = {
     "PuffeRL": "puffer_core.rl.trainer:PuffeRL",
     "PufferEnv": "puffer_core.env:PufferEnv",
+    "emulate": "puffer_core.vector.emulate:emulate",
     "evaluate": "puffer_core.evaluate:evaluate",
     "load": "puffer_core.rl.agent:load",
     "make": "puffer_core.vector:make",

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from puffer_core.hookspecs import hookimpl
-from puffer_core.specs import BackendSpec, LoggerSpec, PolicySpec, TrainerSpec
+from puffer_core.specs import BackendSpec, EnvSpec, LoggerSpec, PolicySpec, TrainerSpec
 
 puffer_api = 1
+
+
+@hookimpl
+def puffer_envs() -> list[EnvSpec]:
+    """Whatever is registered with Gymnasium, and the environments of PettingZoo."""
+    families = "puffer_core.emulation.families"
+    return [
+        EnvSpec(
+            f"{family}/*",
+            make=f"{families}:make_{family}",
+            list=f"{families}:list_{family}",
+            config=f"puffer_core.config:envs/{family}/{family}.ini",
+        )
+        for family in ("gym", "pettingzoo")
+    ]
 
 
 @hookimpl

@@ -184,9 +184,9 @@ def _common_action_space(agents: Sequence[Agent]) -> Space:
         is_alike = type(agent.action.space) is type(first) and len(agent.heads) == len(agents[0].heads)
         if not is_alike or not agent.heads:
             raise _refusal("action", agents[0], first, agent, agent.action.space)
-    most = np.max([agent.heads for agent in agents], axis=0) if others else ()
     if not others:
         return first
+    most = np.max([agent.heads for agent in agents], axis=0)
     return Discrete(int(most[0])) if isinstance(first, Discrete) else MultiDiscrete(most)
 
 

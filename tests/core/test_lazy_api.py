@@ -15,7 +15,7 @@ def test_package_lists_its_names_without_resolving_them() -> None:
     assert set(puffer_core.__all__) <= set(dir(puffer_core))
 
 
-@pytest.mark.parametrize("name", ["PufferEnv", "PuffeRL", "make", "train", "evaluate", "load"])
+@pytest.mark.parametrize("name", ["PufferEnv", "PuffeRL", "make", "train", "evaluate", "load", "emulate"])
 def test_name_resolves_to_what_its_module_defines(name: str) -> None:
     module, _, attribute = puffer_core._LAZY[name].partition(":")
     assert getattr(puffer_core, name) is getattr(import_module(module), attribute)

@@ -63,7 +63,7 @@ def test_toy_environment_is_found_under_every_spelling(site: Site, name: str) ->
 def test_toy_family_lists_and_resolves_its_rooms(site: Site) -> None:
     site.toy()
     assert [row["name"] for row in run_json(site, "envs", "rooms/")["envs"]] == ["rooms/long", "rooms/short"]
-    assert run_json(site, "envs", "rooms-LONG")["name"] == "rooms/LONG"
+    assert run_json(site, "envs", "rooms-LONG")["name"] == "rooms/long"
     done = site.run("envs", "rooms/lnog")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: unknown room `lnog`\nhint: did you mean `long`?\n"
