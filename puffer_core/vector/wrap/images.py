@@ -11,6 +11,8 @@ GREY = (77, 150, 29)
 """Weights of red, green and blue, in 256ths: those of ITU-R BT.601."""
 _ROWS_AT_ONCE = 16
 """Pictures that are worked on together, so that what is computed on the way stays in the cache."""
+_LEAST_OVERLAP = 1e-9
+"""Less of a pixel is an error of rounding."""
 
 
 def is_image(space: Space) -> bool:
@@ -57,49 +59,71 @@ def resize(images: Array, out: Array) -> None:
         images: (n, H, W, C).
         out: (n, h, w, C) in the same dtype; integers are rounded.
     """
-    (height, width), (new_height, new_width) = images.shape[1:3], out.shape[1:3]
-    is_whole = height % new_height == 0 and width % new_width == 0
-    kind = np.float64 if images.dtype == np.float64 else np.float32
-    down, across = area_weights(height, new_height).astype(kind), area_weights(width, new_width).astype(kind)
+    (_, height, width, channels), (_, new_height, new_width, _) = images.shape, out.shape
+    are_blocks = height % new_height == 0 and width % new_width == 0 and images.dtype == np.uint8
+    kind: type = np.float64 if images.dtype == np.float64 else np.float32
+    down, across = _taps(height, new_height, 1, kind), _taps(width, new_width, channels, kind)
     for rows in _chunks(len(images)):
-        if is_whole:
-            _average_blocks(images[rows], height // new_height, width // new_width, out[rows])
+        lines = images[rows].reshape(-1, height, width * channels)
+        if are_blocks:
+            mean = _mean_of_blocks(lines, height // new_height, [pixels for pixels, _ in across])
         else:
-            _average_areas(images[rows].astype(kind, copy=False), down, across, out[rows])
+            area = kind(height / new_height * (width / new_width))
+            mean = _weighted_sum(_weighted_sum(lines, 1, down), 2, across) / area
+            if out.dtype == np.uint8:
+                np.floor(mean + kind(0.5), out=mean)
+        out[rows] = mean.reshape(out[rows].shape)
+
+
+def _weighted_sum(lines: Array, axis: int, taps: list[tuple[Array, Array]]) -> Array:
+    """Return the sum of what each tap takes along an axis of (n, H, W C), times its weights."""
+    total: Array | None = None
+    for pixels, weights in taps:
+        term = np.take(lines, pixels, axis) * (weights[:, None] if axis == 1 else weights)
+        total = term if total is None else np.add(total, term, out=total)
+    assert total is not None
+    return total
+
+
+def _mean_of_blocks(lines: Array, high: int, across: list[Array]) -> Array:
+    """Return the rounded means of blocks of whole pixels, (n, h, w C), in integers, which is faster."""
+    size = high * len(across)
+    kind: type = np.uint16 if 256 * size < 2**16 else np.uint32
+    lower: Array = lines[:, ::high].astype(kind)
+    for i in range(1, high):
+        lower += lines[:, i::high]
+    total = np.take(lower, across[0], 2)
+    for pixels in across[1:]:
+        total += np.take(lower, pixels, 2)
+    total += kind(size // 2)
+    total //= kind(size)
+    return total
 
 
 def area_weights(size: int, new_size: int) -> Array:
-    """Return (new_size, size) float64: the share that each old pixel has in each new one, along one axis."""
-    edges = np.linspace(0, size, new_size + 1)
+    """Return (new_size, size) float64: how much of each new pixel's extent lies in each old one, along one axis."""
+    edges = np.arange(new_size + 1) * size / new_size
     pixels = np.arange(size)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
-    weights: Array = np.maximum(overlap, 0.0)
-    weights /= weights.sum(axis=1, keepdims=True)
+    weights: Array = np.where(overlap > _LEAST_OVERLAP, overlap, 0.0)
     return weights
 
 
-def _average_blocks(images: Array, high: int, wide: int, out: Array) -> None:
-    """Average blocks of whole pixels, which takes additions only."""
-    size = high * wide
-    is_whole = images.dtype == np.uint8
-    kind: type = np.float64 if images.dtype == np.float64 else np.float32
-    if is_whole:
-        kind = np.uint16 if 256 * size < 2**16 else np.uint32
-    total: Array = np.full(out.shape, size // 2 if is_whole else 0, kind)
-    for i in range(high):
-        for j in range(wide):
-            total += images[:, i::high, j::wide]
-    out[...] = total // kind(size) if is_whole else total / kind(size)
+def _taps(size: int, new_size: int, channels: int, kind: type) -> list[tuple[Array, Array]]:
+    """Return, for the first, second, ... old pixel in each new one, which it is and its weight, both (new_size C,).
 
-
-def _average_areas(images: Array, down: Array, across: Array, out: Array) -> None:
-    """Average areas with parts of pixels: one matrix product along each axis."""
-    count, height, width, channels = images.shape
-    lower = (down @ images.reshape(count, height, -1)).reshape(-1, width, channels)
-    # One product over all rows wants the width last; where there is one channel, it is.
-    narrower = np.ascontiguousarray(lower.transpose(0, 2, 1)).reshape(-1, width) @ across.T
-    result = narrower.reshape(count, out.shape[1], channels, out.shape[2]).transpose(0, 1, 3, 2)
-    out[...] = np.floor(result + 0.5) if out.dtype == np.uint8 else result
+    There are few of them, so adding them up takes less than a product with the matrix of weights, and no BLAS whose
+    threads would compete with workers.
+    """
+    weights = area_weights(size, new_size)
+    first = (weights > 0).argmax(axis=1)
+    taps: list[tuple[Array, Array]] = []
+    for k in range(int((weights > 0).sum(axis=1).max())):
+        pixels = np.minimum(first + k, size - 1)
+        inside = np.where(first + k < size, weights[np.arange(new_size), pixels], 0.0)
+        along = pixels[:, None] * channels + np.arange(channels)
+        taps.append((along.reshape(-1), np.repeat(inside, channels).astype(kind)))
+    return taps
 
 
 def _chunks(count: int) -> list[slice]:
