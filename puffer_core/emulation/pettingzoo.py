@@ -41,6 +41,8 @@ class PettingZooPufferEnv(PufferEnv):
         possible_agents: Names of the rows.
     """
 
+    is_adapter = True
+
     def __init__(
         self,
         env: Any = None,
