@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from puffer_core.env import Array, Space, Step, joint_space
-from puffer_core.errors import UsageError
+from puffer_core.errors import OptionError, UsageError
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+    from stable_baselines3.common.vec_env import VecEnv
 
 Infos: TypeAlias = list[dict[str, Any]]
 Received: TypeAlias = tuple[Array, Array, Array, Array, Infos, Array, Array]
@@ -218,6 +222,33 @@ class Vector(ABC):
     def action_space(self) -> Space:
         """The space of a whole batch of actions."""
         return joint_space(self.single_action_space, self.num_agents)
+
+    def to_gymnasium(self, render_mode: Literal["rgb_array", "ansi"] | None = None) -> VectorEnv[Any, Any, Any]:
+        """Return a `gymnasium.vector.VectorEnv` that steps this vector; every agent is one of its environments.
+
+        Raises:
+            OptionError: If batches are partial, or Gymnasium is too old.
+        """
+        try:
+            from puffer_core.vector.export import GymnasiumVector
+        except ImportError as error:
+            msg = f"this Gymnasium can't declare when a vector environment resets: {error}"
+            raise OptionError(msg, hint='pip install "gymnasium>=1.1"') from error
+        return GymnasiumVector(self, render_mode)
+
+    def to_sb3(self, render_mode: Literal["rgb_array"] | None = None) -> VecEnv:
+        """Return a Stable-Baselines3 `VecEnv` that steps this vector; every agent is one of its environments.
+
+        Raises:
+            OptionError: If batches are partial, or Stable-Baselines3 is not installed.
+            EnvError: If actions are discrete and continuous at once.
+        """
+        try:
+            from puffer_core.vector.export_sb3 import SB3Vector
+        except ImportError as error:
+            msg = f"Stable-Baselines3 can't be imported: {error}"
+            raise OptionError(msg, hint="pip install stable-baselines3") from error
+        return SB3Vector(self, render_mode)
 
     def __enter__(self) -> Any:
         return self
