@@ -147,7 +147,7 @@ class VectorPufferEnv(PufferEnv):
         finals = infos["final_obs"]
         each = list(finals if isinstance(finals, np.ndarray | list | tuple) else self._each(finals))
         for row in np.flatnonzero(ended):
-            self._write_row(self.final_observations, row, each[row])
+            self._write_row(self.final_observations, int(row), each[row])
 
     def _batch(self) -> Any:
         """Return the rows of actions as the vector environment takes them."""
@@ -156,8 +156,8 @@ class VectorPufferEnv(PufferEnv):
             return self.actions.astype(self.env.action_space.dtype)
         if self._action.is_identity and isinstance(space, Box) and np.isfinite(self.actions).all():
             return np.clip(self.actions, space.low, space.high).astype(space.dtype)
-        actions = [self._action.read(row) for row in self.actions]
-        return concatenate(space, actions, create_empty_array(space, n=self.num_envs))
+        batch: Any = create_empty_array(space, n=self.num_envs)
+        return concatenate(space, [self._action.read(row) for row in self.actions], batch)
 
     def _infos(self, infos: Mapping[str, Any], idle: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
         """Return no infos, or one per row; where an episode ended those of its last step, of a mere reset none."""
@@ -206,6 +206,7 @@ def _by_row(infos: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
                     found[row][key] = inner
         elif isinstance(values, np.ndarray | list | tuple) and len(values) == rows:
             has = infos.get(f"_{key}")
-            for row in range(rows) if has is None else np.flatnonzero(has):
-                found[row][key] = values[row]
+            for row in range(rows):
+                if has is None or has[row]:
+                    found[row][key] = values[row]
     return found

@@ -27,16 +27,19 @@ class EpisodeStats:
     def __init__(self, rows: int) -> None:
         self.returns = np.zeros(rows)
         self.lengths = np.zeros(rows, np.int64)
+        self._present = np.ones(rows, np.bool_)
 
-    def reset(self) -> None:
-        """Begin anew in every row."""
+    def reset(self, present: Array | None = None) -> None:
+        """Begin anew in every row; ``present`` says whose agent is there, without it every one is."""
         self.returns.fill(0)
         self.lengths.fill(0)
+        self._present[:] = True if present is None else present
 
     def add(self, vector: Any, ended: Array) -> None:
         """Account for the step that the arrays of a vector show, in which some rows ended."""
         self.returns += vector.rewards
-        self.lengths += vector.masks | ended
+        self.lengths += self._present  # a step is one of whoever was there before it: who comes in it has taken none
+        self._present[:] = vector.masks
         vector.logged[:] = ended
         rows = np.flatnonzero(ended)
         if not len(rows):
