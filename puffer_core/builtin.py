@@ -25,19 +25,29 @@ def puffer_envs() -> list[EnvSpec]:
 
 @hookimpl
 def puffer_vector_backends() -> list[BackendSpec]:
-    """Environments one after the other, and C environments on threads; both in this process."""
+    """Environments one after the other and C environments on threads, in this process; and worker processes."""
     return [
         BackendSpec("serial", make="puffer_core.vector:Serial", supports="puffer_core.vector:serial_supports"),
+        BackendSpec("ray", make="puffer_core.vector:Ray", priority=-20, supports="puffer_core.vector:ray_supports"),
         BackendSpec(
             "native", make="puffer_core.vector:Native", priority=10, supports="puffer_core.vector:native_supports"
+        ),
+        BackendSpec(
+            "multiprocessing",
+            make="puffer_core.vector:Multiprocessing",
+            priority=-10,
+            supports="puffer_core.vector:multiprocessing_supports",
         ),
     ]
 
 
 @hookimpl
 def puffer_policies() -> list[PolicySpec]:
-    """A multi-layer perceptron for every observation that is a flat row of numbers."""
-    return [PolicySpec("mlp", encoder="puffer_core.policies.encoders:MLPEncoder")]
+    """A multi-layer perceptron for every observation that is a flat row of numbers; another for nested ones."""
+    return [
+        PolicySpec("mlp", encoder="puffer_core.policies.encoders:MLPEncoder"),
+        PolicySpec("multi-input", encoder="puffer_core.policies.multi_input:make_encoder"),
+    ]
 
 
 @hookimpl

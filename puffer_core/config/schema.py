@@ -73,14 +73,18 @@ class VecConfig:
     """Hand out contiguous blocks of workers without copying; off is fully asynchronous and needs workers."""
     strict: bool = False
     """Refuse an action outside the action space instead of replacing it."""
+    start_method: Literal["auto", "fork", "spawn", "forkserver"] = "auto"
+    """How worker processes are started; ``auto`` is ``fork`` on Linux, else ``spawn``."""
+    timeout: NonNegative = 0.0
+    """Seconds that a step or a reset may take in a worker before the run ends; 0 is any time."""
 
 
 @dataclass(frozen=True)
 class PolicyConfig:
     """The network."""
 
-    name: str = "mlp"
-    """Name of the encoder."""
+    name: str = "auto"
+    """Name of the encoder; ``auto`` is ``mlp`` for rows of numbers, ``multi-input`` for nested observations."""
     core: Literal["none", "mingru"] = "mingru"
     """What follows the encoder: ``none`` is feed-forward layers, ``mingru`` a recurrent core with highway."""
     hidden_size: Annotated[int, Range(1, 65536)] = 128

@@ -1,7 +1,8 @@
 """Vectors of environments: `make` opens one from anything that is an environment, `open_vector` from a configuration.
 
 A backend is a class that is called as `Serial` is: (env, num_envs, params=, num_workers=, batch_size=, num_threads=,
-zero_copy=, seed=, first_index=, strict=) and gives a `Vector`.
+zero_copy=, seed=, first_index=, strict=) and gives a `Vector`. One that takes `start_method`, `timeout` or `sync_traj`
+is given those too.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from puffer_core.emulation.forms import accepts
 from puffer_core.env import Space
 from puffer_core.errors import OptionError, shortened
 from puffer_core.specs import VectorJob
 from puffer_core.vector.base import Vector
 from puffer_core.vector.choice import choose
 from puffer_core.vector.counts import check_counts
+from puffer_core.vector.multiprocessing import Multiprocessing
+from puffer_core.vector.multiprocessing import supports as multiprocessing_supports
 from puffer_core.vector.native import Native
 from puffer_core.vector.native import supports as native_supports
+from puffer_core.vector.ray import Ray
+from puffer_core.vector.ray import supports as ray_supports
 from puffer_core.vector.serial import Serial
 from puffer_core.vector.serial import supports as serial_supports
 from puffer_core.vector.source import Source, source_of
@@ -27,15 +33,19 @@ if TYPE_CHECKING:
     from puffer_core.specs import EnvSpec
 
 __all__ = [
+    "Multiprocessing",
     "Native",
+    "Ray",
     "Serial",
     "Source",
     "Vector",
     "check_counts",
     "describe",
     "make",
+    "multiprocessing_supports",
     "native_supports",
     "open_vector",
+    "ray_supports",
     "serial_supports",
     "source_of",
 ]
@@ -54,6 +64,9 @@ def make(
     seed: int = 0,
     first_index: int = 0,
     strict: bool = False,
+    start_method: str = "auto",
+    timeout: float | None = None,
+    sync_traj: bool | None = None,
     env_kwargs: Any = None,
     wrap: Mapping[str, object] | None = None,
     **kwargs: object,
@@ -61,11 +74,11 @@ def make(
     """Open a vector of ``num_envs`` environments.
 
     Args:
-        env: A name, an `EnvSpec`, a `PufferEnv` class or factory, a plain class, or a capsule; for `serial` also a
-            sequence of them.
+        env: A name, an `EnvSpec`, a `PufferEnv` class or factory, a plain class, or a capsule; for environments in
+            Python also a sequence of them.
         num_envs: How many environments; those in C all in one vector.
         backend: ``auto``, a name, or a class such as `Serial`.
-        params: Parameters of the environment; for `serial` also a sequence, one mapping for each.
+        params: Parameters of the environment; for those in Python also a sequence, one mapping for each.
         num_workers: Processes of a backend that has them; environments are divided evenly.
         batch_size: Environments per batch of such a backend.
         num_threads: Threads for environments in C.
@@ -73,6 +86,9 @@ def make(
         seed: Of the first reset.
         first_index: Instances before these, over all workers and ranks.
         strict: Refuse actions outside the action space instead of replacing them.
+        start_method: How worker processes are started, as in `Multiprocessing`.
+        timeout: Seconds that a step or a reset may take in a worker.
+        sync_traj: Whether partial batches come in a fixed order.
         env_kwargs: Another name of ``params``.
         wrap: Wrappers in the order in which they are applied, as in ``{"frame_stack": 4}``: the keys of ``[wrap]``.
         **kwargs: More parameters of the environment.
@@ -102,6 +118,7 @@ def make(
         make_vector, backend_name, note = choose(backend, job)
     else:
         make_vector, backend_name, note = backend, "", ""
+    options = {"start_method": start_method, "timeout": timeout, "sync_traj": sync_traj}
     vector: Vector = make_vector(
         env,
         num_envs,
@@ -113,6 +130,7 @@ def make(
         seed=seed,
         first_index=first_index,
         strict=strict,
+        **_taken(options, make_vector, backend),
     )
     vector.backend = backend_name or vector.backend
     vector.backend_note += note
@@ -150,6 +168,8 @@ def open_vector(
         seed=config.base.seed,
         first_index=first_index,
         strict=vec.strict,
+        start_method=vec.start_method,
+        timeout=vec.timeout or None,
         wrap=config.wrap,
     )
 
@@ -169,6 +189,21 @@ def describe(
         source = wrap_sources(source, None, wrap)
     observation, action, agents = source.spaces
     return *wrapped_spaces(wrap, observation, action), agents, source.table
+
+
+def _taken(options: dict[str, Any], make_vector: Callable[..., Vector], backend: object) -> dict[str, Any]:
+    """Return the options that a backend takes, of those that were given.
+
+    Raises:
+        OptionError: If the backend was asked for by itself and does not take one.
+    """
+    given = {name: value for name, value in options.items() if value not in (None, "auto")}
+    taken = {name: value for name, value in given.items() if accepts(make_vector, name)}
+    if backend != "auto" and len(taken) < len(given):
+        name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
+        left = ", ".join(name for name in given if name not in taken)
+        raise OptionError(f"backend {name} takes no {left}", hint="multiprocessing does")
+    return taken
 
 
 def _job(env: Any, num_envs: int, params: Any, split: tuple[Any, Any, bool]) -> VectorJob:

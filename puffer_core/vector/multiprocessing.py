@@ -1,0 +1,437 @@
+"""The backend with worker processes, for environments in Python: they write into memory that the parent reads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import util
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from puffer_core.env import Array, put_actions
+from puffer_core.errors import EnvError, OptionError, PufferError, UsageError
+from puffer_core.native import NativeEnv
+from puffer_core.vector.base import CLOSED, SEND, Infos, Vector
+from puffer_core.vector.blocks import Block, Blocks, auto_workers, rows_of
+from puffer_core.vector.counts import check_counts, is_auto
+from puffer_core.vector.faults import death, hang
+from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, SPIN_S, STEP
+from puffer_core.vector.logs import LogSums
+from puffer_core.vector.native import cores
+from puffer_core.vector.processes import Crew, EndedError
+from puffer_core.vector.rows import Rows
+from puffer_core.vector.shared import map_arrays, open_region
+from puffer_core.vector.source import Source, sources_of
+from puffer_core.vector.states import join_states, split_state
+from puffer_core.vector.worker import Task
+
+if TYPE_CHECKING:
+    from puffer_core.specs import VectorJob
+
+POISON = 0xA5
+"""What the bytes of stale arrays are in the debug mode."""
+
+
+def supports(job: VectorJob) -> str | None:
+    """Return why a job can't run in worker processes, or None."""
+    return None if os.name == "posix" else "worker processes need a POSIX system"
+
+
+class Multiprocessing(Vector):
+    """Environments in worker processes, one `Serial` in each.
+
+    What a batch is, and how long its arrays are valid:
+
+    ================================  ===================================  =====================================
+    mode                              arrays                               valid until
+    ================================  ===================================  =====================================
+    whole batches                     the same views of shared memory      the next `send`
+    partial, ``zero_copy``            views of the workers of the batch    these workers are sent to again
+    partial, without ``zero_copy``    copies, in order of readiness        they are dropped
+    ``debug``                         copies                               the next `send`, which poisons them
+    ================================  ===================================  =====================================
+
+    Args:
+        env, num_envs, params, num_threads, seed, first_index, strict: As in `Serial`.
+        num_workers: Processes; ``auto`` is one per core where that divides the environments. More than there are cores
+            is allowed.
+        batch_size: Environments of one batch: whole workers; ``auto`` is all of them.
+        zero_copy: Whether partial batches are blocks of consecutive workers, without copies.
+        start_method: ``fork``, ``spawn``, ``forkserver``, or ``auto``: ``fork`` on Linux, else ``spawn``. A script
+            needs no ``__main__`` guard, and its functions and classes can be environments, with all of them.
+        timeout: Seconds that a step or a reset may take; None is any time.
+        sync_traj: Whether partial batches come in the order in which their workers were sent to, the same in every run,
+            instead of as they get ready. None: with ``zero_copy`` only.
+        overwork: Accepted for scripts that give it; changes nothing.
+        debug: Hand out copies, and fill them with a pattern when they are no longer valid: what still reads them is
+            found. None: whether the environment variable ``PUFFER_DEBUG`` is 1.
+
+    Attributes:
+        num_workers: Processes.
+        worker_pids: Of the processes.
+
+    A worker that raises, ends or takes too long is a `WorkerError`; the vector is closed then.
+    """
+
+    backend = "multiprocessing"
+
+    def __init__(
+        self,
+        env: Any,
+        num_envs: int = 1,
+        *,
+        params: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        num_workers: int | str = "auto",
+        batch_size: int | str = "auto",
+        num_threads: int | str = "auto",
+        zero_copy: bool = True,
+        seed: int = 0,
+        first_index: int = 0,
+        strict: bool = False,
+        start_method: str = "auto",
+        timeout: float | None = None,
+        sync_traj: bool | None = None,
+        overwork: bool = False,
+        debug: bool | None = None,
+    ) -> None:
+        check_counts(num_envs, num_workers, batch_size, zero_copy)
+        sources = sources_of(env, num_envs, params)
+        super().__init__(sources[0].name, seed)
+        batch = num_envs if is_auto(batch_size) else int(batch_size)
+        self.num_workers = auto_workers(num_envs, batch, cores()) if is_auto(num_workers) else int(num_workers)
+        self._envs_per_worker = num_envs // self.num_workers
+        in_order = zero_copy if sync_traj is None else sync_traj
+        per_batch = batch // self._envs_per_worker
+        self._blocks = Blocks(self.num_workers, per_batch, zero_copy=zero_copy, in_order=in_order)
+        self._in_order = in_order or self._blocks.mode == "full"
+        self._debug = os.environ.get("PUFFER_DEBUG") == "1" if debug is None else debug
+        self._timeout = _checked(timeout)
+        self._strict = strict
+        self._declare(_rows(sources[0]), num_envs, per_batch)
+        self._sums = LogSums(self.log_fields)
+        self._infos: dict[int, Infos] = {}
+        self._deadlines: dict[int, float] = {}
+        self._crew = Crew(start_method, SPIN_S if self.num_workers < cores() else 0.0)
+        # Runs when this object is collected or the interpreter ends, before that would wait for the workers.
+        self._finalizer = util.Finalize(self, self._crew.stop, exitpriority=100)
+        self._start(sources, num_threads, seed, first_index)
+        self._bind(tuple(range(per_batch)))
+        self.backend_note = (
+            f"multiprocessing: {num_envs} x {self.name} in {self.num_workers} process(es), "
+            f"{batch} in a batch, started by {self._crew.method}"
+        )
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The process of each worker."""
+        return list(self._crew.pids)
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _declare(self, rows: Rows, objects: int, per_batch: int) -> None:
+        """Take spaces, fields and sizes from one environment."""
+        self.rows = rows
+        self.single_observation_space = rows.single_observation_space
+        self.single_action_space = rows.single_action_space
+        self.agents_per_env = rows.agents_per_env
+        self.log_fields = rows.columns
+        self.num_envs = rows.num_instances * objects
+        self.num_agents = rows.num_agents * objects
+        self._rows_per_worker = rows.num_agents * self._envs_per_worker
+        self._instances_per_worker = rows.num_instances * self._envs_per_worker
+        self.agents_per_batch = per_batch * self._rows_per_worker
+        self._layout = rows.layout(objects)
+        self._ids = np.arange(self.num_agents)
+        self._views: dict[Block, dict[str, Array]] = {}
+        self.action_mask = None
+
+    def _start(self, sources: Sequence[Source], num_threads: int | str, seed: int, first_index: int) -> None:
+        """Lay out the memory, start all workers, and wait until their environments are open."""
+        region = open_region(self._layout, self.name)
+        try:
+            self._arrays = map_arrays(region, self._layout)
+            for number in range(self.num_workers):
+                first, share = number * self._envs_per_worker, self._envs_per_worker
+                task = Task(
+                    number=number,
+                    sources=sources[first : first + share],
+                    layout=self._layout,
+                    rows=slice(number * self._rows_per_worker, (number + 1) * self._rows_per_worker),
+                    seed=seed,
+                    first_index=first_index + number * self._instances_per_worker,
+                    num_threads=num_threads,
+                    spin_s=SPIN_S if self.num_workers <= cores() else 0.0,
+                )
+                self._crew.start(task, region)
+            limits = {limit for number in range(self.num_workers) for limit in self._value(number)}
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(region)
+        self.limits = tuple(sorted(limits))
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def _async_reset(self, seed: int | None) -> None:
+        self._settle()
+        if seed is not None:
+            self._sums = LogSums(self.log_fields)
+        self._infos.clear()
+        self._blocks.restart()
+        for number in range(self.num_workers):
+            self._tell(number, RESET, seed)
+
+    def _recv(self) -> None:
+        blocks = self._blocks
+        while (block := blocks.take()) is None:
+            if self._in_order:
+                for number in blocks.wanted:
+                    self._await(number)
+            else:
+                self._await_any(blocks.wanted)
+        self._bind(block)
+        self.infos = [info for number in block for info in self._infos.pop(number, ())] if self._infos else []
+
+    def _bind(self, block: Block) -> None:
+        """Show the rows of some workers: views, or copies where those are asked for."""
+        arrays = self._views.get(block)
+        if arrays is None:
+            rows = rows_of(block, self._rows_per_worker)
+            copies = self._debug or self._blocks.mode == "asynchronous"
+            if isinstance(rows, slice) and not copies:
+                arrays = {name: array[rows] for name, array in self._arrays.items()}
+                arrays["agent_ids"] = self._ids[rows]
+                self._views[block] = arrays
+            else:
+                arrays = self._copied(self._ids[rows])
+        elif self._blocks.mode == "full":
+            return
+        self.__dict__.update(arrays)
+
+    def _copied(self, ids: npt.NDArray[np.int64]) -> dict[str, Array]:
+        """Return copies of some rows; last observations of those that ended only, since others mean nothing."""
+        arrays = {name: array[ids] for name, array in self._arrays.items() if name != "final_observations"}
+        last = self._arrays["final_observations"]
+        arrays["final_observations"] = np.zeros((len(ids), *last.shape[1:]), last.dtype)
+        ended = arrays["terminals"] | arrays["truncations"]
+        if ended.any():
+            arrays["final_observations"][ended] = last[ids[ended]]
+        arrays["agent_ids"] = ids
+        return arrays
+
+    def _send(self, actions: Array) -> None:
+        self._put(actions)
+        self._step(self._blocks.give_back())
+
+    def _send_but(self, actions: Array, hold: npt.NDArray[np.bool_]) -> None:
+        received = self._blocks.received
+        held = np.asarray(hold).reshape(len(received), -1)
+        if self._blocks.mode == "full" or (held.any(axis=1) != held.all(axis=1)).any():
+            msg = f"{self.name}: agents can be held in partial batches only, and all of a worker's or none"
+            raise UsageError(msg, hint=f"a worker has {self._rows_per_worker} consecutive rows of the batch")
+        self._put(actions)
+        self._step(self._blocks.give_back(tuple(np.compress(held[:, 0], received).tolist())))
+
+    def _send_held(self, actions: Array) -> None:
+        own = self._arrays["actions"]
+        ids = np.concatenate([self._ids[rows_of((number,), self._rows_per_worker)] for number in self._blocks.held])
+        staged = own[ids]
+        put_actions(actions, staged, self.name, self.single_action_space if self._strict else None)
+        own[ids] = staged
+        self._step(self._blocks.release())
+
+    def _put(self, actions: Array) -> None:
+        """Bring the actions of the batch into the shared memory; copies of the batch are stale then."""
+        put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
+        if self._blocks.received in self._views:
+            return
+        self._arrays["actions"][self.agent_ids] = self.actions
+        if self._debug:
+            for name in ("observations", "rewards", "terminals", "truncations", "masks", "final_observations"):
+                getattr(self, name).reshape(-1).view(np.uint8).fill(POISON)
+
+    def _step(self, block: Block) -> None:
+        for number in block:
+            self._tell(number, STEP)
+
+    # -- words to workers, and from them ------------------------------------------------------------------------------
+
+    def _tell(self, number: int, code: bytes, *value: Any) -> None:
+        """Set a worker to work; a seed goes with a reset."""
+        link = self._crew.links[number]
+        try:
+            if code == RESET:
+                link.put_object(code, *value)
+            else:
+                link.put(code)
+        except BrokenPipeError:
+            self._lament(number)
+        if self._timeout is not None:
+            self._deadlines[number] = time.monotonic() + self._timeout
+
+    def _await(self, number: int) -> None:
+        """Wait until one worker is done."""
+        while number not in (heard := self._listen((number,))):
+            for other in heard:
+                self._take_word(other)
+        self._take_word(number)
+
+    def _await_any(self, numbers: Sequence[int]) -> None:
+        """Wait until one of some workers is done, and note all that are."""
+        for number in self._listen(numbers):
+            self._take_word(number)
+
+    def _listen(self, numbers: Sequence[int]) -> list[int]:
+        timeout_s = None
+        if self._timeout is not None:
+            timeout_s = min(self._deadlines.get(number, np.inf) for number in numbers) - time.monotonic()
+            timeout_s = None if timeout_s == np.inf else timeout_s
+        try:
+            heard = self._crew.wait(numbers, timeout_s)
+        except EndedError as gone:
+            self._lament(gone.number)
+        if not heard:
+            late = min(numbers, key=lambda number: self._deadlines[number])
+            self._crew.kill(late)
+            self._fail(hang(self.name, self._place(late), self._timeout or 0.0))
+        return heard
+
+    def _take_word(self, number: int) -> None:
+        """Take what a worker says after a step or a reset."""
+        link = self._crew.links[number]
+        code = link.get()
+        if code == INFOS:
+            self._infos[number] = link.get_object()
+        elif code == FAILED:
+            self._fail(self._error(number))
+        elif code != DONE:
+            self._lament(number)
+        self._blocks.done(number)
+
+    def _settle(self) -> None:
+        """Wait until no worker is at work; what they have done is kept for `recv`."""
+        for number in self._blocks.working:
+            self._await(number)
+
+    def _call(self, number: int, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of a worker that is not at work."""
+        try:
+            self._crew.links[number].put_object(CALL, (name, args, kwargs))
+        except BrokenPipeError:
+            self._lament(number)
+        return self._value(number)
+
+    def _value(self, number: int) -> Any:
+        """Wait for what a call returned, or raise what it raised."""
+        self._deadlines.pop(number, None)
+        while number not in (heard := self._listen((number,))):
+            for other in heard:
+                self._take_word(other)
+        link = self._crew.links[number]
+        code = link.get()
+        if code == GONE:
+            self._lament(number)
+        if code == FAILED:
+            raise self._error(number)
+        return link.get_object()
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def _error(self, number: int) -> PufferError:
+        fault = self._crew.links[number].get_object()
+        return fault.as_error(self.name, lambda position: self._place(number, position))  # type: ignore[no-any-return]
+
+    def _lament(self, number: int) -> NoReturn:
+        """Raise that a worker has ended."""
+        self._fail(death(self.name, self._place(number), self._crew.exit_code(number)))
+
+    def _fail(self, error: PufferError) -> NoReturn:
+        """Close the vector and raise."""
+        self._phase = CLOSED
+        self._close()
+        raise error
+
+    def _place(self, number: int, position: int | None = None) -> str:
+        first = number * self._instances_per_worker
+        last = first + self._instances_per_worker - 1
+        if position is not None or first == last:
+            return f"environment {first + (position or 0)} in worker {number}"
+        return f"worker {number} (environments {first} to {last})"
+
+    def _close(self) -> None:
+        self._finalizer()
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def drain_log(self) -> dict[str, float] | None:
+        """Return the means over everything logged since the last call, with their number ``n``; None without any."""
+        for part in self._call_all("take_log"):
+            self._sums.absorb(part)
+        return self._sums.drain()
+
+    def set_params(self, **values: Any) -> None:
+        """Set parameters of every environment."""
+        self._call_all("set_params", **values)
+
+    def save(self) -> dict[str, bytes] | None:
+        """Return the state of every environment, as `Serial` does.
+
+        None where one can't be saved, or where batches are partial.
+        """
+        self._check_open()
+        if self._blocks.mode != "full":
+            return None
+        states = self._call_all("save")
+        return None if None in states else join_states(states)
+
+    def load(self, state: Mapping[str, bytes]) -> None:
+        """Restore what `save` returned, here or by a `Serial`; send the actions for the batch received then."""
+        self._check_open()
+        if self._blocks.mode != "full":
+            raise EnvError(f"{self.name}: a state can't be restored into partial batches")
+        parts = split_state(state, self.num_workers, self._envs_per_worker, self.name)
+        self._settle()
+        for number, part in enumerate(parts):
+            self._call(number, "load", part)
+        self._blocks.restart()
+        for number in range(self.num_workers):
+            self._blocks.done(number)
+        self._blocks.take()
+        self._phase = SEND
+
+    def render(self, index: int = 0, mode: str | None = None) -> Any:
+        """Return a picture or a text of one instance."""
+        self._check_open()
+        if not 0 <= index < self.num_envs:
+            raise OptionError(f"index={index!r} is not an integer from 0 to {self.num_envs - 1}")
+        number, position = divmod(index, self._instances_per_worker)
+        if number in self._blocks.working:
+            self._await(number)
+        return self._call(number, "render", position, mode)
+
+    def _call_all(self, name: str, **kwargs: Any) -> list[Any]:
+        """Call a method of every worker, between steps."""
+        self._check_open()
+        self._settle()
+        return [self._call(number, name, **kwargs) for number in range(self.num_workers)]
+
+
+def _rows(source: Source) -> Rows:
+    """Return the rows of one environment, opened for it."""
+    table, instances = source.table, source.instances
+    env = source.open() if table is None else NativeEnv(table, source.params, num_envs=instances)
+    rows = Rows.of(env)
+    if source.instance is None:
+        env.close()
+    return rows
+
+
+def _checked(timeout: float | None) -> float | None:
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and timeout > 0):
+        raise OptionError(f"timeout={timeout!r} is not a number of seconds above 0, or None")
+    return timeout

@@ -1,0 +1,322 @@
+"""Worker processes: how they are started, waited for and ended, whatever becomes of them or of this process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import forkserver, reduction, resource_tracker
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from puffer_core.errors import OptionError
+from puffer_core.vector import worker
+from puffer_core.vector.links import Link, is_readable, spin
+from puffer_core.vector.worker import ONE_THREAD, Task
+
+METHODS = ("auto", "fork", "spawn", "forkserver")
+GRACE_S = 1.0
+"""How long workers have to close their environments before they are ended."""
+
+_starting = threading.Lock()
+"""Held while a worker is started: no other may inherit pipes that are not yet known as this process's own."""
+_server = {"users": 0, "is_ours": False}
+
+
+class EndedError(Exception):
+    """Raised when a worker has ended, with its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Crew:
+    """The workers of one vector.
+
+    Args:
+        method: As for `Multiprocessing`.
+        spin_s: How long `wait` looks again and again before it sleeps.
+
+    Attributes:
+        method: How the processes are started: ``fork``, ``spawn`` or ``forkserver``.
+        links: To each worker.
+        pids: Of each worker.
+    """
+
+    def __init__(self, method: str, spin_s: float) -> None:
+        self.method = start_method(method)
+        self.links: list[Link] = []
+        self.pids: list[int] = []
+        self._spin_s = spin_s
+        self._processes: list[BaseProcess] = []
+        self._lifelines: list[int] = []
+        self._ends: dict[int, int] = {}
+        self._poll = select.poll()
+        self._is_stopped = False
+        if self.method == "forkserver":
+            _use_server()
+
+    # -- starting -----------------------------------------------------------------------------------------------------
+
+    def start(self, task: Task, region: int) -> None:
+        """Start one more worker.
+
+        Args:
+            task: What it has to do.
+            region: Descriptor of the shared memory.
+
+        Raises:
+            OptionError: If the task can't be sent to a new process.
+        """
+        context: Any = multiprocessing.get_context(self.method)
+        sent: Task | bytes = task if self.method == "fork" else pickled(task)
+        with ExitStack() as stack:
+            stack.enter_context(_starting)
+            mine, theirs = _pipes()
+            stack.callback(_close_all, theirs)
+            worker.parents_ends.update(mine)
+            self.links.append(Link(mine[0], mine[1]))
+            self._lifelines.append(mine[2])
+            passed: Sequence[Any] = [*theirs, region]
+            if self.method != "fork":
+                # Started by now, since it lets signals through again that are blocked below.
+                resource_tracker.ensure_running()
+                passed = [_Sent(fd) for fd in passed]
+                stack.enter_context(_single_threaded())
+                stack.enter_context(_without_main())
+            process = context.Process(
+                target=worker.main, args=(sent, passed), name=f"puffer-worker-{task.number}", daemon=False
+            )
+            stack.enter_context(_signals_blocked())
+            stack.enter_context(warnings.catch_warnings())
+            # Python 3.12 warns of forks while there are threads, which numerical libraries start on their own.
+            warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+            process.start()
+        self._processes.append(process)
+        self.pids.append(process.pid)
+        end = _end_of(process)
+        worker.parents_ends.add(end)
+        self._ends[end] = task.number
+        self._poll.register(end, select.POLLIN)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def wait(self, numbers: Sequence[int], timeout_s: float | None = None) -> list[int]:
+        """Wait for a word from one of some workers; return those that have something to say.
+
+        A worker that is not among them and has ended is in the answer if it left a word.
+
+        Args:
+            numbers: Of the workers.
+            timeout_s: After which the answer is empty; None waits for ever.
+
+        Raises:
+            EndedError: If a worker, one of these or another, has ended without one.
+        """
+        poll = self._poll
+        readers = {self.links[number].reader: number for number in numbers}
+        for reader in readers:
+            poll.register(reader, select.POLLIN)
+        try:
+            if self._spin_s and spin(poll, self._spin_s):
+                timeout_s = 0.0
+            events = poll.poll(None if timeout_s is None else max(0, timeout_s * 1000))
+        finally:
+            for reader in readers:
+                poll.unregister(reader)
+        return self._heard(events, readers)
+
+    def _heard(self, events: Sequence[tuple[int, int]], readers: Mapping[int, int]) -> list[int]:
+        """Return the workers behind events: words first, then those that have ended."""
+        heard = [readers[fd] for fd, _ in events if fd in readers]
+        for number in [] if heard else [self._ends[fd] for fd, _ in events]:
+            # An end is told to the parent by the system, and may come before the last word was looked for.
+            if not is_readable(self.links[number].reader):
+                raise EndedError(number)
+            heard.append(number)
+        return heard
+
+    def exit_code(self, number: int) -> int | None:
+        """Return the exit status of a worker that has ended; negative is a signal, None not known."""
+        self._processes[number].join(GRACE_S)
+        return self._processes[number].exitcode
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def kill(self, number: int) -> None:
+        """End one worker at once."""
+        self._processes[number].kill()
+
+    def stop(self) -> None:
+        """End all workers: let them close their environments, but for no longer than about a second in all."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        for link in self.links:
+            _close(link.writer)
+        self._join(GRACE_S)
+        for process in self._alive():
+            process.terminate()
+        self._join(GRACE_S / 5)
+        for process in self._alive():
+            process.kill()
+        for process in self._processes:
+            process.join()
+            process.close()
+        _close_all([*self._lifelines, *(link.reader for link in self.links), *self._ends])
+        self._processes.clear()
+        if self.method == "forkserver":
+            _leave_server()
+
+    def _alive(self) -> list[BaseProcess]:
+        return [process for process in self._processes if process.is_alive()]
+
+    def _join(self, seconds: float) -> None:
+        """Wait until all have ended, for up to so many seconds."""
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        for end in self._ends:
+            poll.register(end, select.POLLIN)
+        left = set(self._ends)
+        while left and (rest := deadline - time.monotonic()) > 0:
+            for end, _ in poll.poll(rest * 1000):
+                poll.unregister(end)
+                left.discard(end)
+
+
+class _Sent:
+    """A descriptor that is duplicated for a new process while that is started."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _received, (reduction.DupFd(self._fd),)
+
+
+def _received(duplicate: Any) -> int:
+    return int(duplicate.detach())
+
+
+def _after_fork() -> None:
+    global _starting
+    _starting = threading.Lock()
+    _server.update(users=0, is_ours=False)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def start_method(name: str) -> str:
+    """Return how processes are started where a person asked for ``name``.
+
+    Raises:
+        OptionError: If it is no start method, or not one of this system.
+    """
+    here = multiprocessing.get_all_start_methods()
+    if name not in METHODS or (name != "auto" and name not in here):
+        legal = ", ".join(method for method in METHODS if method == "auto" or method in here)
+        raise OptionError(f"start_method={name!r} is not one of {legal}")
+    if name != "auto":
+        return name
+    return "fork" if sys.platform == "linux" else "spawn"
+
+
+def pickled(task: Task) -> bytes:
+    """Return a task as bytes; lambdas, local functions and classes of a script are taken by value.
+
+    Raises:
+        OptionError: If something in it can't be sent to another process.
+    """
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(task))
+    except OptionError:
+        raise
+    except Exception as error:
+        msg = f"{task.sources[0].name} can't be sent to a new process: {type(error).__name__}: {error}"
+        raise OptionError(msg, hint='give a class or function of a module, or start_method="fork"') from error
+
+
+def _pipes() -> tuple[list[int], list[int]]:
+    """Return the parent's and the worker's ends of three pipes: words back, words there, and one that carries none."""
+    from_worker, to_worker, lifeline = os.pipe(), os.pipe(), os.pipe()
+    return [from_worker[0], to_worker[1], lifeline[1]], [to_worker[0], from_worker[1], lifeline[0]]
+
+
+def _end_of(process: BaseProcess) -> int:
+    """Return a descriptor of our own that can be read when a process has ended, whoever it leaves behind."""
+    try:
+        return os.pidfd_open(process.pid or 0)
+    except (AttributeError, OSError):
+        return os.dup(process.sentinel)
+
+
+def _close(fd: int) -> None:
+    worker.parents_ends.discard(fd)
+    os.close(fd)
+
+
+def _close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        _close(fd)
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Keep Ctrl-C from a worker that does not ignore it yet; it reaches this process afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Let a new interpreter load its numerical libraries with one thread each."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the script from a new interpreter, which would run it again: what a worker needs of it is sent by value."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+def _use_server() -> None:
+    server: Any = forkserver._forkserver
+    if not _server["users"]:
+        _server["is_ours"] = server._forkserver_pid is None
+    _server["users"] += 1
+
+
+def _leave_server() -> None:
+    """Stop the server that forks workers when the last vector is closed, if nobody else had started it or uses it."""
+    _server["users"] -= 1
+    stop: Callable[[], None] | None = getattr(forkserver._forkserver, "_stop", None)
+    if not _server["users"] and _server["is_ours"] and stop is not None and not multiprocessing.active_children():
+        stop()

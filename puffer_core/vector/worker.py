@@ -1,0 +1,196 @@
+"""What runs in a worker process: a `Serial` over its share of the environments, on its rows of the shared memory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from puffer_core.env import Array, Layout
+from puffer_core.vector.faults import Fault
+from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, STEP, VALUE, Link, is_readable, spin
+from puffer_core.vector.member import Member
+from puffer_core.vector.serial import Serial
+from puffer_core.vector.shared import map_arrays
+from puffer_core.vector.source import Source
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+"""Settings of the environment: workers share the cores, so none of them uses more than one."""
+
+parents_ends: set[int] = set()
+"""Descriptors of this process's vectors. A forked worker closes them: a pipe ends when nobody else holds its end."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The share of one worker.
+
+    Attributes:
+        number: Of the worker.
+        sources: Its environments.
+        layout: Of the arrays of all workers.
+        rows: Its own rows.
+        seed: Of the vector.
+        first_index: Instances before its own, over all workers and ranks.
+        num_threads: Of each environment in C.
+        spin_s: How long to look again and again for the next step before sleeping.
+    """
+
+    number: int
+    sources: Sequence[Source]
+    layout: Layout
+    rows: slice
+    seed: int
+    first_index: int
+    num_threads: int | str
+    spin_s: float
+
+
+def main(sent: Any, passed: Sequence[int]) -> None:
+    """Be a worker until the parent closes its pipe or is gone.
+
+    Args:
+        sent: A `Task`, or one pickled by cloudpickle.
+        passed: Descriptors: of pipes to read, to write and to watch, and of the shared memory.
+    """
+    reader, writer, lifeline, region = passed
+    _settle(lifeline)
+    link = Link(reader, writer)
+    vector: Serial | None = None
+    try:
+        task = _task(sent)
+        _seed_globals(task)
+        vector = _open(task, map_arrays(region, task.layout))
+        link.put_object(VALUE, vector.limits)
+        _serve(link, vector, task.spin_s)
+    except BrokenPipeError:
+        return
+    except BaseException as error:
+        _confess(link, error)
+    finally:
+        if vector is not None:
+            vector.close()
+
+
+def _task(sent: Any) -> Task:
+    if not isinstance(sent, bytes):
+        return sent  # type: ignore[no-any-return]
+    import pickle
+
+    return pickle.loads(sent)  # type: ignore[no-any-return]
+
+
+def _open(task: Task, arrays: Mapping[str, Array]) -> Serial:
+    return Serial(
+        task.sources,
+        len(task.sources),
+        num_threads=task.num_threads,
+        seed=task.seed,
+        first_index=task.first_index,
+        buf={name: array[task.rows] for name, array in arrays.items()},
+    )
+
+
+def _serve(link: Link, vector: Serial, spin_s: float) -> None:
+    """Do what the parent says until its pipe ends."""
+    poll = select.poll()
+    poll.register(link.reader, select.POLLIN)
+    while True:
+        if spin_s:
+            spin(poll, spin_s)
+        code = link.get()
+        if code == STEP:
+            vector.step(vector.actions)
+        elif code == RESET:
+            vector.reset(link.get_object())
+        elif code == CALL:
+            _answer(link, vector)
+            continue
+        elif code == GONE:
+            return
+        if vector.infos:
+            link.put_object(INFOS, vector.infos)
+        else:
+            link.put(DONE)
+
+
+def _answer(link: Link, vector: Serial) -> None:
+    """Call a method of the vector for the parent; what it raises is for the caller, and the worker goes on."""
+    name, args, kwargs = link.get_object()
+    call: Callable[..., Any] = getattr(vector, name)
+    try:
+        link.put_object(VALUE, call(*args, **kwargs))
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        link.put_object(FAILED, Fault.of(error, _position(error)))
+
+
+def _confess(link: Link, error: BaseException) -> None:
+    """Send what went wrong, if the parent is there to hear it."""
+    try:
+        link.put_object(FAILED, Fault.of(error, _position(error)))
+    except BrokenPipeError:
+        return
+
+
+def _position(error: BaseException) -> int | None:
+    """Return which of the worker's environments raised something: the one whose frame is in the traceback."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Member):
+            return owner.first
+        if isinstance(owner, Serial) and frame.f_code.co_name == "_open":
+            return frame.f_locals.get("i")
+    return None
+
+
+# -- the process itself ---------------------------------------------------------------------------------------------
+
+
+def _settle(lifeline: int) -> None:
+    """Make this process a worker: deaf to Ctrl-C, one thread, gone when the parent is."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.set_wakeup_fd(-1)
+    for fd in parents_ends:
+        os.close(fd)
+    parents_ends.clear()
+    _die_with(lifeline)
+    os.environ.update(ONE_THREAD)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+def _die_with(lifeline: int) -> None:
+    """Have the system kill this process when the parent's end of a pipe closes, also in the middle of a step.
+
+    The parent closes it when it ends, however it ends; the system then signals the owner of the other end.
+    """
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if is_readable(lifeline):
+        os._exit(1)
+
+
+def _seed_globals(task: Task) -> None:
+    """Give each worker global generators of its own: forked ones would all draw the same numbers."""
+    state = np.random.SeedSequence((task.seed, task.first_index)).generate_state(2)
+    random.seed(int(state[0]))
+    np.random.seed(int(state[1]))
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(int(state[0]))
