@@ -53,9 +53,9 @@ def state_of(name: str, found: PluginManager) -> PluginState:
 def test_core_is_its_own_first_plugin() -> None:
     core = PluginManager(no_plugins=True)
     assert core.states()[0] == PluginState("core", plugins.resolve("puffer_core:__version__"), "loaded", "")
-    assert core.backends.names() == ["native", "serial"]
+    assert core.backends.names() == ["multiprocessing", "native", "ray", "serial"]
     assert core.trainers.names() == ["torch"]
-    assert core.policies.names() == ["mlp"]
+    assert core.policies.names() == ["mlp", "multi-input"]
     assert core.loggers.names() == ["jsonl"]
     assert core.sweepers.names() == []
 
@@ -82,7 +82,7 @@ def test_plugin_is_imported_when_the_first_name_is_looked_up_and_once(site: Site
     found = site.manager()
     found.commands()
     assert "TOY_IMPORTS" not in os.environ
-    assert found.policies.names() == ["mlp"]
+    assert found.policies.names() == ["mlp", "multi-input"]
     found.states()
     assert os.environ.pop("TOY_IMPORTS") == "x"
 
@@ -96,7 +96,7 @@ def test_plugin_that_fails_to_import_is_broken_and_stops_nothing(site: Site, err
     assert (state.version, state.state) == ("1.0", "broken")
     assert ("ModuleNotFoundError" if error == "ImportError" else error) in state.reason
     assert "puffer_broken_entry.py:4" in state.reason
-    assert found.policies.names() == ["mlp", "net"]
+    assert found.policies.names() == ["mlp", "multi-input", "net"]
 
 
 @pytest.mark.parametrize("reason", IN_A_HOOK)
@@ -106,7 +106,7 @@ def test_plugin_that_fails_in_a_hook_is_broken_and_stops_nothing(site: Site, rea
     site.plugin("toy", POLICY.format(name="net"))
     found = site.manager()
     assert reason in state_of("broken", found).reason
-    assert found.policies.names() == ["mlp", "net"]
+    assert found.policies.names() == ["mlp", "multi-input", "net"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_name_claimed_by_two_plugins_is_an_error_when_used_that_names_both(site:
     with pytest.raises(PluginError, match=r"policy `net` is claimed twice: by .* other 1.0 and .* toy 1.0") as caught:
         found.policies.get("net")
     assert caught.value.hint == "leave one out: `--block-plugin other` or `--block-plugin toy`"
-    assert found.policies.names() == ["mlp"]
+    assert found.policies.names() == ["mlp", "multi-input"]
     assert state_of("toy", found) == PluginState("toy", "1.0", "conflict", "policy `net` is also claimed by other 1.0")
     assert site.manager(block=["other"]).policies.get("net").plugin == plugins.PluginInfo("toy", "1.0")
 
@@ -196,7 +196,7 @@ def test_name_of_the_core_stays_with_the_core(site: Site) -> None:
     site.plugin("toy", POLICY.format(name="mlp"))
     found = site.manager()
     assert str(found.policies.get("mlp").plugin).startswith("core ")
-    assert found.policies.names() == ["mlp"]
+    assert found.policies.names() == ["mlp", "multi-input"]
     assert "policy `mlp` is also claimed by core" in state_of("toy", found).reason
     assert state_of("core", found).state == "loaded"
 
@@ -216,7 +216,7 @@ def test_two_distributions_with_one_plugin_name_are_both_refused(site: Site) -> 
     assert reasons == {"the name `toy` is taken twice: by puffer-other 1.0 and puffer-toy 1.0"}
     with pytest.raises(UnknownNameError, match=r"unknown policy `net`; plugin toy 1.0 is in conflict: the name `toy`"):
         found.policies.get("net")
-    assert site.manager(block=["puffer-other"]).policies.names() == ["mlp", "net"]
+    assert site.manager(block=["puffer-other"]).policies.names() == ["mlp", "multi-input", "net"]
 
 
 def test_settings_choose_what_loads(site: Site) -> None:
