@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import gymnasium
-from gymnasium.spaces import Tuple
+import numpy as np
+from gymnasium.spaces import Discrete, Tuple
 
 from puffer_core.emulation.forms import accepts
 from puffer_core.emulation.spaces import action_codec, observation_codec
@@ -42,8 +43,9 @@ class GymnasiumPufferEnv(PufferEnv):
 
     Attributes:
         env: The environment.
+        kind: Its class, without wrappers.
         writer: Writes its observations.
-        action_codec: Of its action space.
+        reader: Reads rows of actions.
         takes_seed: Whether a seed reaches it.
 
     Raises:
@@ -63,16 +65,17 @@ class GymnasiumPufferEnv(PufferEnv):
         seed: int | None = 0,
     ) -> None:
         self.env = env = _instance(env, env_creator, env_args, env_kwargs)
-        self._name = type(getattr(env, "unwrapped", env)).__name__
+        self.kind = type(getattr(env, "unwrapped", env))
+        self._name = self.kind.__name__
         self._seed, self._phase = seed, _NEW
         original, codec = self._translate("observation", observation_codec)
         self.single_observation_space = codec.space
         # Such an observation looks like (observation, info).
         self._looks_informed = isinstance(original, Tuple) and len(original) == 2 and original
         self.writer = BoxWriter(self._name, codec.space) if codec.is_identity else CodecWriter(self._name, codec)
-        _, self.action_codec = self._translate("action", action_codec)
-        self.single_action_space = self.action_codec.space
-        self._read = ActionReader(self._name, self.action_codec)
+        _, actions = self._translate("action", action_codec)
+        self.single_action_space = actions.space
+        self.reader = ActionReader(self._name, actions, _integer_of(env))
         self._seeding = _Seeding(env)
         self.num_agents = 1
         super().__init__(buf)
@@ -125,7 +128,7 @@ class GymnasiumPufferEnv(PufferEnv):
             self._refuse()
         if actions is not self.actions:
             put_actions(actions, self.actions, self._name)
-        info = self.take(self.env.step(self._read(self.actions)[0]))
+        info = self.take(self.env.step(self.reader(self.actions)[0]))
         return self.observations, self.rewards, self.terminals, self.truncations, [info] if info else []
 
     def take(self, result: Any) -> Info:
@@ -269,6 +272,13 @@ def _instance(
         if not hasattr(env, name):
             raise EnvError(f"{type(env).__name__} has no {name}: it is no environment of one agent")
     return env
+
+
+def _integer_of(env: Any) -> Callable[[int], Any]:
+    """Return the type of a discrete action: what sampling gives, for an environment of Gymnasium."""
+    if isinstance(env, gymnasium.Env) and isinstance(env.action_space, Discrete):
+        return np.dtype(env.action_space.dtype).type
+    return int
 
 
 def _was_cut(info: Info) -> bool:

@@ -17,6 +17,8 @@ from puffer_core.errors import EnvError, shortened
 
 LARGEST = float(np.finfo(np.float32).max)
 """The largest finite reward."""
+_FEW = 2**16
+"""Discrete actions of which each is kept ready."""
 
 
 def to_number(owner: str, key: str, value: Any, wanted: str = "one real number") -> float:
@@ -183,11 +185,18 @@ class ActionReader:
     Args:
         owner: Whose actions they are, for errors.
         codec: Of the action space.
+        integer: Type of a discrete action. Gymnasium's own checks are slow for Python's.
     """
 
-    def __init__(self, owner: str, codec: ActionCodec) -> None:
+    def __init__(self, owner: str, codec: ActionCodec, integer: Callable[[int], Any] = int) -> None:
         self._owner, self._space = owner, codec.space
         self._read = None if codec.is_identity else codec.read
+        self._choices: list[Any] = []
+        if isinstance(codec.original, Discrete) and codec.original.n <= _FEW:
+            start = int(codec.original.start)
+            self._choices = [integer(start + i) for i in range(int(codec.original.n))]
+        elif isinstance(codec.original, Discrete):
+            self._read = lambda row: integer(codec.read(row))
         if isinstance(self._space, Box):
             dtype = np.dtype(self._space.dtype)
             self._dtype = dtype if codec.is_identity else np.dtype(np.float32)
@@ -206,10 +215,10 @@ class ActionReader:
             actions = self._clip(actions)
         else:
             self._check(actions)
+        if self._choices:
+            return [self._choices[i] for i in actions.tolist()]
         if self._read is not None:
             return [self._read(row) for row in actions]
-        if isinstance(self._space, Discrete):
-            return list(actions.tolist())
         return list(actions if isinstance(self._space, Box) else actions.astype(self._space.dtype))
 
     def _clip(self, actions: Array) -> Array:

@@ -74,7 +74,7 @@ class Serial(Vector):
         self._threads = 1 if num_threads == "auto" else num_threads
         self.members = self._open(sources, buf)
         self._watched = [member for member in self.members if member.is_watched]
-        self._singles = Singles.of([member.env for member in self.members], self._arrays, self.name)
+        self._singles = Singles.of([member.env for member in self.members], self._arrays)
         self._stats = EpisodeStats(self.num_agents)
         self._sums = LogSums(self.log_fields)
         self.last_infos: Infos = []
@@ -157,7 +157,7 @@ class Serial(Vector):
         if self._singles is not None:
             self._singles.refresh()
         self._clear()
-        self._stats.reset()
+        self._stats.reset(self.masks)
         if seed is not None:
             self._sums = LogSums(self.log_fields)
 

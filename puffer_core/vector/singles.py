@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from puffer_core.emulation.gymnasium import GymnasiumPufferEnv
-from puffer_core.emulation.values import LARGEST, ActionReader
+from puffer_core.emulation.values import LARGEST
 from puffer_core.env import Array, PufferEnv
 from puffer_core.errors import EnvError
 
@@ -26,25 +26,23 @@ class Singles:
     Args:
         envs: The adapters; their arrays are the rows.
         arrays: Of the vector.
-        name: Of the vector, for errors.
     """
 
-    def __init__(self, envs: Sequence[GymnasiumPufferEnv], arrays: Mapping[str, Array], name: str) -> None:
+    def __init__(self, envs: Sequence[GymnasiumPufferEnv], arrays: Mapping[str, Array]) -> None:
         self._envs = envs
         self._observations, self._rewards = arrays["observations"], arrays["rewards"]
         self._exact = np.zeros(len(envs))
-        self._read = ActionReader(name, envs[0].action_codec)
-        self._writer = envs[0].writer
+        self._read, self._writer = envs[0].reader, envs[0].writer
         self.refresh()
 
     @classmethod
-    def of(cls, envs: Sequence[PufferEnv], arrays: Mapping[str, Array], name: str) -> Singles | None:
-        """Return them where all environments are such adapters of one action space, else None."""
+    def of(cls, envs: Sequence[PufferEnv], arrays: Mapping[str, Array]) -> Singles | None:
+        """Return them where all environments are such adapters of one class, else None."""
         adapters = [env for env in envs if type(env) is GymnasiumPufferEnv]
-        first = adapters[0].env.action_space if adapters else None
-        if len(adapters) < len(envs) or any(env.env.action_space != first for env in adapters):
+        if len(adapters) < len(envs) or len({adapter.kind for adapter in adapters}) != 1:
             return None
-        return cls(adapters, arrays, name)
+        first = adapters[0].env.action_space
+        return cls(adapters, arrays) if all(env.env.action_space == first for env in adapters) else None
 
     def refresh(self) -> None:
         """Take the environments' `step` anew, in case one was replaced."""
@@ -80,14 +78,12 @@ class Singles:
         if len(flags) not in (1, 2) or not _NUMBERS.issuperset(map(type, rewards)):
             return None
         self._exact[:] = rewards
-        fits = -LARGEST <= np.minimum.reduce(self._exact) and np.maximum.reduce(self._exact) <= LARGEST
+        fits = np.minimum.reduce(self._exact) >= -LARGEST and np.maximum.reduce(self._exact) <= LARGEST
         if not fits or not self._writer.write_all(self._observations, observations):
             return None
         self._rewards[:] = self._exact
-        count = len(rewards)
-        if all(column.count(False) == count for column in flags):
-            return []
-        return sorted({row for column in flags for row, flag in enumerate(column) if _is_set(flag)})
+        ended = [_rows_not_false(column) for column in flags if column.count(False) < len(column)]
+        return ended[0] if len(ended) == 1 else sorted(set().union(*ended))
 
     def _take(self, row: int, result: Any) -> dict[str, Any]:
         try:
@@ -96,5 +92,6 @@ class Singles:
             raise EnvError(f"environment {row}: {error}", hint=error.hint) from error
 
 
-def _is_set(flag: object) -> bool:
-    return flag is not False and flag is not np.False_
+def _rows_not_false(column: tuple[Any, ...]) -> list[int]:
+    no = np.False_
+    return [row for row, flag in enumerate(column) if flag is not False and flag is not no]
