@@ -75,7 +75,7 @@ def main(sent: Any, passed: Sequence[int]) -> None:
     except BrokenPipeError:
         return
     except BaseException as error:
-        _confess(link, error)
+        _confess(link, error, vector)
     finally:
         if vector is not None:
             vector.close()
@@ -132,26 +132,35 @@ def _answer(link: Link, vector: Serial) -> None:
     except BrokenPipeError:
         raise
     except Exception as error:
-        link.put_object(FAILED, Fault.of(error, _position(error)))
+        link.put_object(FAILED, Fault.of(error, _position(error, vector)))
 
 
-def _confess(link: Link, error: BaseException) -> None:
+def _confess(link: Link, error: BaseException, vector: Serial | None) -> None:
     """Send what went wrong, if the parent is there to hear it."""
     try:
-        link.put_object(FAILED, Fault.of(error, _position(error)))
+        link.put_object(FAILED, Fault.of(error, _position(error, vector)))
     except BrokenPipeError:
         return
 
 
-def _position(error: BaseException) -> int | None:
-    """Return which of the worker's environments raised something: the one whose frame is in the traceback."""
+def _position(error: BaseException, vector: Serial | None) -> int | None:
+    """Return which of the worker's instances raised something: the one of which a method is in the traceback."""
+    owners = {} if vector is None else {id(part): member.first for member in vector.members for part in _parts(member)}
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, Member):
-            return owner.first
-        if isinstance(owner, Serial) and frame.f_code.co_name == "_open":
-            return frame.f_locals.get("i")
+        names, seen = frame.f_code.co_varnames, frame.f_locals
+        owner = seen.get(names[0]) if names else None
+        if id(owner) in owners:
+            return owners[id(owner)]
+        if vector is None and isinstance(owner, Serial) and frame.f_code.co_name == "_open":
+            return int(seen.get("i", 0))
     return None
+
+
+def _parts(member: Member) -> list[object]:
+    """Return an environment, and what it is wrapped around."""
+    inner = getattr(member.env, "env", None)
+    parts = [member, member.env, inner, getattr(inner, "unwrapped", None)]
+    return [part for part in parts if part is not None]
 
 
 # -- the process itself ---------------------------------------------------------------------------------------------
