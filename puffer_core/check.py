@@ -12,6 +12,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -172,9 +173,11 @@ def probe(case: Case) -> Probe:
     name = contract.source.name if contract.source is not None else ""
     if opening.failure is not None:
         return Probe(opening, name, names=_of_framework_only(contract))
-    limits = contract.all_limits
-    names = check_names(contract.framework, limits)
-    step_s, reset_s = _timings(contract)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        limits = contract.all_limits
+        names = check_names(contract.framework, limits)
+        step_s, reset_s = _timings(contract)
     if reset_s > _SLOW_RESET_S and reset_s > 20 * step_s:
         told = f"a reset takes {reset_s * 1e3:.0f} ms, as long as {reset_s / step_s:.0f} steps"
         slow = Finding("slow_reset", told, "prepare what episodes share once, in the constructor")
@@ -207,15 +210,17 @@ def _failure(case: Case) -> Finding | None:
 def _of_framework_only(contract: EnvContract) -> tuple[str, ...]:
     """Return the checks of an environment that can't be adapted: those that look at it as it is."""
     try:
-        framework = contract.framework
-    except Exception:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            framework = contract.framework
+    except Exception:  # it can't even be made, which the report says already
         return ()
     return tuple(name for name in check_names(framework) if name not in check_names("")) if framework else ()
 
 
 def _timings(contract: EnvContract) -> tuple[float, float]:
-    """Return the seconds of a step and of a reset, the median of a few."""
-    with contract.opened() as env:
+    """Return the seconds of a step and of a reset, the median of a few; next to nothing where that fails."""
+    with suppress(BreachError), contract.opened() as env:
         resets, start = [], time.perf_counter()
         for seed in range(3):
             begun = time.perf_counter()
@@ -225,7 +230,8 @@ def _timings(contract: EnvContract) -> tuple[float, float]:
         for _ in contract.play(env):
             continue
         step_s = (time.perf_counter() - start) / _FEWEST_STEPS
-    return max(step_s, 1e-9), sorted(resets)[1]
+        return max(step_s, 1e-9), sorted(resets)[1]
+    return 1e-9, 0.0  # a check will tell
 
 
 def _run_here(function: Callable[[Case], Any], cases: list[Case]) -> list[Any]:

@@ -213,7 +213,8 @@ class Contract:
                 self.reset(env, seed)
             yield env
         finally:
-            env.close()
+            with blamed("close"):
+                env.close()
 
     @contextmanager
     def opened_raw(self) -> Iterator[Any]:

@@ -58,6 +58,11 @@ def _load_module(name: str) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise EnvError(f"module `{name}` can't be imported: {described(error)}") from error
+        hint = "give module:Class, or path/to/file.py:Class"
+        raise OptionError(f"there is no module `{error.name}` here", hint=hint) from error
     except (Exception, SystemExit) as error:
         raise EnvError(f"module `{name}` can't be imported: {described(error)}") from error
 
