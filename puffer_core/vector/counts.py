@@ -23,15 +23,16 @@ def check_counts(num_envs: object, num_workers: object, batch_size: object, zero
     batch = envs if is_auto(batch_size) else cast(int, batch_size)
     if envs % workers:
         msg = f"num_envs={envs} can't be divided among num_workers={workers}"
-        raise OptionError(msg, hint=f"num_workers can be {_nearest(workers, envs)}")
+        raise OptionError(msg, hint=f"num_workers can be {_nearest(workers, _divisors(envs))}")
     share = envs // workers
-    if not is_auto(num_workers) and (batch % share or batch > envs):
-        legal = sorted({min(envs, max(share, batch // share * share)), min(envs, (batch // share + 1) * share)})
+    hint = f"batch_size can be {_nearest(batch, [share * n for n in _divisors(workers, zero_copy)])}"
+    if batch > envs:
+        raise OptionError(f"batch_size={batch} is more than num_envs={envs}", hint=hint)
+    if batch % share:
         msg = f"batch_size={batch} is no whole number of workers with {share} of num_envs={envs} each"
-        raise OptionError(msg, hint=f"batch_size can be {' or '.join(map(str, legal))}")
+        raise OptionError(msg, hint=hint)
     if zero_copy and envs % batch:
-        msg = f"num_envs={envs} is no multiple of batch_size={batch}, which zero_copy needs"
-        raise OptionError(msg, hint=f"batch_size can be {_nearest(batch, envs)}")
+        raise OptionError(f"num_envs={envs} is no multiple of batch_size={batch}, which zero_copy needs", hint=hint)
 
 
 def check_count(name: str, value: object) -> int:
@@ -62,8 +63,12 @@ def refuse_split(num_envs: int, num_workers: Any, batch_size: Any, zero_copy: bo
     return f"it has no workers for {' and '.join(asked)}" if asked else None
 
 
-def _nearest(value: int, total: int) -> str:
-    """Return the divisors of ``total`` beside ``value``, in words."""
-    divisors = [i for i in range(1, total + 1) if total % i == 0]
-    below, above = [i for i in divisors if i < value], [i for i in divisors if i > value]
+def _divisors(total: int, only: bool = True) -> list[int]:
+    """Return the divisors of ``total``, or all numbers up to it."""
+    return [i for i in range(1, total + 1) if not only or total % i == 0]
+
+
+def _nearest(value: int, legal: list[int]) -> str:
+    """Return the legal numbers beside ``value``, in words."""
+    below, above = [i for i in legal if i < value], [i for i in legal if i > value]
     return " or ".join(str(i) for i in below[-1:] + above[:1])
