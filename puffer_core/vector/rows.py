@@ -67,7 +67,7 @@ class Rows:
         layout["logged"] = ((rows,), np.bool_)
         return layout
 
-    def require_same(self, env: PufferEnv, position: int, owner: str) -> None:
+    def require_same(self, env: PufferEnv | Rows, position: int, owner: str) -> None:
         """Refuse an environment that does not fit into arrays of this kind."""
         for name in _COMPARED:
             if getattr(env, name) != getattr(self, name):
