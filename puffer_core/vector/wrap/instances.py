@@ -126,13 +126,14 @@ class ActionRepeat(EnvWrapper):
                 self._clear()
             result = self.env.step(actions)
             self._total += self.rewards
-            if self._went_on(there).sum() != len(there) or not np.array_equal(self.masks, there) or self._is_logged():
+            if self._is_cut(there):
                 break
         self.rewards[:] = self._total
         return result
 
-    def _is_logged(self) -> bool:
-        return self.logged is not None and bool(self.logged.any())
+    def _is_cut(self, there: Array) -> bool:
+        ended = bool((self.terminals | self.truncations | (self.masks != there)).any())
+        return ended or (self.logged is not None and bool(self.logged.any()))
 
 
 class TimeLimit(EnvWrapper):

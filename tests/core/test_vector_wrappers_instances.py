@@ -1,0 +1,253 @@
+"""Wrappers of single environments: repeated actions, time limits, statistics of episodes."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from fakes_env import Count
+from fakes_wrap import Departing, Tally
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from puffer_core import vector
+from puffer_core.env import PufferEnv
+from puffer_core.errors import EnvError, OptionError
+from puffer_core.vector.source import source_of
+from puffer_core.vector.wrap import EpisodeStats, TimeLimit, checked, wrap_sources
+
+ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")
+
+
+def open_(make: Any, num_envs: int = 1, **wrap: Any) -> Any:
+    return vector.make(make, num_envs, "serial", wrap=wrap)
+
+
+def step(opened: Any, action: int = 0) -> Any:
+    return opened.step(np.full(opened.num_agents, action))
+
+
+# -- action repeat ----------------------------------------------------------------------------------------------------
+
+
+def test_action_repeat_sums_rewards_and_shows_the_last_observation() -> None:
+    with open_(Tally, 2, action_repeat=2) as opened:
+        opened.reset(1)
+        observations, rewards, terminals, _, infos = step(opened, 1)
+        assert observations[:, 0].tolist() == [102, 202]
+        assert rewards.tolist() == [11 + 12] * 2
+        assert [info["name"] for info in infos] == ["t2", "t2"]
+        step(opened)
+        *_, rewards, terminals, _, _ = step(opened)
+        assert terminals.all()
+        assert rewards.tolist() == [5, 5], "the end cuts the repetition short"
+        assert opened.final_observations[:, 0].tolist() == [105, 205]
+        assert opened.observations[:, 0].tolist() == [100, 200]
+        assert opened.log[:, 2:].tolist() == [[23 + 7 + 5, 3]] * 2
+        assert not step(opened)[2].any()
+
+
+def test_action_repeat_equals_repeating_by_hand() -> None:
+    with open_(CartPoleEnv, 3, action_repeat=3) as opened:
+        raw = [CartPoleEnv() for _ in range(3)]
+        opened.reset(4)
+        for i, env in enumerate(raw):
+            env.reset(seed=4 + i)
+        rng, ends = np.random.default_rng(0), 0
+        for _ in range(60):
+            actions = rng.integers(0, 2, 3)
+            opened.step(actions)
+            for i, env in enumerate(raw):
+                total = 0.0
+                for _ in range(3):
+                    observation, reward, terminal, _, _ = env.step(int(actions[i]))
+                    total += reward
+                    if terminal:
+                        break
+                assert (opened.rewards[i], opened.terminals[i]) == (total, terminal)
+                if terminal:
+                    ends += 1
+                    assert np.array_equal(opened.final_observations[i], observation)
+                    observation, _ = env.reset()
+                assert np.array_equal(opened.observations[i], observation)
+        assert ends > 5
+
+
+def test_action_repeat_stops_where_an_agent_leaves() -> None:
+    with open_(Departing, action_repeat=4) as opened:
+        opened.reset(0)
+        step(opened)
+        assert opened.observations[0, 0] == 2
+        assert (opened.terminals.tolist(), opened.masks.tolist()) == ([False, True], [True, False])
+        step(opened)
+        assert opened.final_observations[0, 0] == 5
+        assert (opened.terminals.tolist(), opened.masks.tolist()) == ([True, False], [True, True])
+
+
+def test_action_repeat_keeps_the_log_of_the_environment() -> None:
+    with open_(Count, action_repeat=2) as opened:
+        opened.reset(0)
+        step(opened)
+        assert not opened.logged.any()
+        step(opened)
+        assert opened.logged.all()
+        assert opened.log[0].tolist() == pytest.approx([3, 0.015, 3, 3])
+
+
+# -- time limit -------------------------------------------------------------------------------------------------------
+
+
+def test_time_limit_equals_that_of_gymnasium() -> None:
+    def limited() -> Any:
+        return gymnasium.wrappers.TimeLimit(CartPoleEnv(), 15)
+
+    with open_(CartPoleEnv, 4, time_limit=15) as ours, open_(limited, 4) as theirs:
+        rng, cut = np.random.default_rng(0), 0
+        for envs in (ours, theirs):
+            envs.reset(8)
+        for _ in range(200):
+            actions = rng.integers(0, 2, 4)
+            for envs in (ours, theirs):
+                envs.step(actions)
+            for name in (*ARRAYS, "logged"):
+                assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
+            ended = ours.terminals | ours.truncations
+            cut += ours.truncations.sum()
+            assert np.array_equal(ours.final_observations[ended], theirs.final_observations[ended])
+            assert np.array_equal(ours.log[ended], theirs.log[ended], equal_nan=True)
+        assert cut > 10
+
+
+def test_time_limit_truncates_agents_that_are_there_and_resets_the_environment() -> None:
+    with open_(Departing, time_limit=4) as opened:
+        opened.reset(3)
+        for _ in range(3):
+            step(opened)
+        assert opened.masks.tolist() == [True, False]
+        step(opened, 2)
+        assert opened.truncations.tolist() == [True, False]
+        assert not opened.terminals.any()
+        assert opened.final_observations[0, 0] == 304
+        assert opened.rewards[0] == 4 + 20
+        assert opened.observations[:, 0].tolist() == [300, 300]
+        assert opened.masks.all()
+        assert opened.members[0].env.env.resets == 2
+        step(opened)
+        assert opened.observations[:, 0].tolist() == [301, 301]
+
+
+def test_an_end_at_the_limit_is_terminal() -> None:
+    with open_(Tally, time_limit=5) as opened:
+        opened.reset(0)
+        for _ in range(5):
+            step(opened)
+        assert (opened.terminals.all(), opened.truncations.any()) == (True, False)
+        for _ in range(4):
+            step(opened)
+            assert not (opened.terminals | opened.truncations).any()
+
+
+def test_time_limit_refuses_environments_that_log_themselves() -> None:
+    with pytest.raises(OptionError, match="wrap.time_limit=9 can't be applied to Count: it logs score, perf") as caught:
+        open_(Count, time_limit=9)
+    assert "a parameter for it" in caught.value.hint
+
+
+# -- order, statistics, state -----------------------------------------------------------------------------------------
+
+
+def test_order_of_limit_and_repetition_matters() -> None:
+    with open_(Tally, time_limit=4, action_repeat=2) as inner, open_(Tally, action_repeat=2, time_limit=4) as outer:
+        for opened in (inner, outer):
+            opened.reset(0)
+            step(opened)
+            step(opened)
+        assert inner.truncations.all(), "4 steps of the environment"
+        assert not outer.truncations.any()
+        step(outer)
+        assert outer.terminals.all(), "the environment ends by itself before its 8th"
+
+
+def test_episode_stats_tell_sums_over_the_episode() -> None:
+    with open_(Tally, 2, episode_stats=True) as opened:
+        assert opened.reset(0)[1] == []
+        for _ in range(4):
+            assert step(opened, 1)[4] == []
+        told = {
+            "speed": 1 + 2 + 3 + 4 + 5.0,
+            "score": 12.0,
+            "name": "t5",
+            "episode_return": 50 + 15.0,
+            "episode_length": 5,
+        }
+        assert step(opened, 1)[4] == [told, told]
+        assert opened.log[:, 0].tolist() == [12, 12]
+        assert opened.drain_log() == {"speed": 15, "score": 12, "episode_return": 65, "episode_length": 5, "n": 2}
+        assert step(opened)[4] == []
+
+
+def test_episode_stats_wait_for_the_last_agent() -> None:
+    with open_(Departing, episode_stats=True) as opened:
+        opened.reset(0)
+        told = [step(opened)[4] for _ in range(10)]
+        assert [len(infos) for infos in told] == [0, 0, 0, 0, 1] * 2
+        assert told[4][0]["episode_length"] == told[9][0]["episode_length"] == 5
+
+
+def test_state_of_a_time_limit_is_saved_with_the_environment() -> None:
+    first, second = (open_(Tally, 2, time_limit=4, frame_stack=2) for _ in range(2))
+    first.reset(0)
+    for _ in range(3):
+        step(first)
+    second.reset(0)
+    second.load(first.save())
+    for opened in (first, second):
+        step(opened)
+        assert opened.truncations.all()
+    with pytest.raises(EnvError, match="the saved state has 3 bytes, and the wrapper time_limit alone has 8"):
+        TimeLimit(Tally(), 3).load(b"abc")
+    assert EpisodeStats(Tally()).save() is None
+
+
+def test_wrapped_sources_can_be_sent_to_workers() -> None:
+    source = wrap_sources(source_of(Tally, {"limit": 3}), None, checked({"time_limit": 2, "action_repeat": 2}))
+    env = pickle.loads(pickle.dumps(source)).open()
+    assert isinstance(env, PufferEnv)
+    env.reset(seed=1)
+    env.step(env.actions)
+    assert env.truncations.all()
+
+
+class Unseeded(gymnasium.Env[Any, Any]):
+    observation_space, action_space = CartPoleEnv().observation_space, CartPoleEnv().action_space
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(4, np.float32), 1.0, False, False, {}
+
+
+def test_seeds_limits_and_parameters_reach_through() -> None:
+    with open_(Unseeded, time_limit=3) as opened:
+        assert opened.limits == ("no-seed",)
+        opened.reset(1)
+    with open_(Tally, 2, time_limit=3, action_repeat=2) as opened:
+        assert opened.limits == ()
+        assert opened.reset(7)[0][:, 0].tolist() == [700, 800]
+        with pytest.raises(OptionError, match="Tally has no parameters that change while running: speed"):
+            opened.set_params(speed=1)
+
+
+def test_an_environment_whose_wrapper_is_refused_is_closed() -> None:
+    closed = []
+
+    class Closing(Count):
+        def close(self) -> None:
+            closed.append(self)
+
+    with pytest.raises(OptionError, match="time_limit"):
+        open_(Closing, time_limit=3)
+    assert len(closed) == 1
