@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from puffer_core.errors import EnvError, shortened
 
 LARGEST = float(np.finfo(np.float32).max)
 """The largest finite reward."""
+_SMALL = 1024
+"""Bytes of an observation up to which joining bytes is faster than what numpy does."""
+_DTYPE_OF = attrgetter("dtype")
 _FEW = 2**16
 """Discrete actions of which each is kept ready."""
 
@@ -97,15 +101,37 @@ class BoxWriter:
         else:
             row[...] = self._convert(observation)
 
-    def write_all(self, rows: Array, observations: Sequence[Any]) -> bool:
-        """Write one observation into each row; return False where one needs `write`: the rows then hold anything."""
-        if not self._shape or set(map(len, observations)) != {self._shape[0]}:
-            return False
-        try:
-            np.concatenate(observations, out=rows.reshape(-1, *self._shape[1:]), casting="equiv")
-        except (TypeError, ValueError, RuntimeError):
-            return False
-        return True
+    def bind_all(self, rows: Array) -> Callable[[Sequence[Any]], bool]:
+        """Return a function that writes one observation into each of the rows, which stay where they are.
+
+        The function returns False where an observation needs `write`: the rows then hold anything. It may also raise
+        what numpy does.
+        """
+        if not self._shape:
+            return lambda observations: False
+        length, dtype = self._shape[0], self._dtype
+        if len(self._shape) == 1 and rows[0].nbytes <= _SMALL:
+            out = memoryview(rows.reshape(-1).view(np.uint8))
+
+            def join(observations: Sequence[Any]) -> bool:
+                count = len(observations)
+                if [*map(len, observations)].count(length) < count or [*map(_DTYPE_OF, observations)].count(
+                    dtype
+                ) < count:
+                    return False
+                out[:] = b"".join(observations)
+                return True
+
+            return join
+        flat = rows.reshape(-1, *self._shape[1:])
+
+        def concatenate(observations: Sequence[Any]) -> bool:
+            if [*map(len, observations)].count(length) < len(observations):
+                return False
+            np.concatenate(observations, out=flat, casting="equiv")
+            return True
+
+        return concatenate
 
     def _convert(self, observation: Any) -> Array:
         array = to_array(self._owner, "observation", observation)
@@ -151,7 +177,6 @@ class CodecWriter:
 
     def __init__(self, owner: str, codec: ObservationCodec) -> None:
         self._owner, self._codec = owner, codec
-        self._puts: list[Callable[[Any], None]] = []
 
     def bind(self, row: Array) -> Callable[[Any], None]:
         """Return a function that writes an observation into a row, which stays where it is.
@@ -168,13 +193,19 @@ class CodecWriter:
 
         return write
 
-    def write_all(self, rows: Array, observations: Sequence[Any]) -> bool:
-        """Write one observation into each row; the rows stay where they are."""
-        if len(self._puts) != len(rows):
-            self._puts = [self._codec.bind(row) for row in rows]
-        for put, observation in zip(self._puts, observations, strict=True):
-            put(observation)
-        return True
+    def bind_all(self, rows: Array) -> Callable[[Sequence[Any]], bool]:
+        """Return a function that writes one observation into each of the rows, which stay where they are.
+
+        The function returns True, or raises an `EnvError` where an observation does not fit.
+        """
+        puts = [self._codec.bind(row) for row in rows]
+
+        def write(observations: Sequence[Any]) -> bool:
+            for put, observation in zip(puts, observations, strict=True):
+                put(observation)
+            return True
+
+        return write
 
 
 class ActionReader:
@@ -191,10 +222,10 @@ class ActionReader:
     def __init__(self, owner: str, codec: ActionCodec, integer: Callable[[int], Any] = int) -> None:
         self._owner, self._space = owner, codec.space
         self._read = None if codec.is_identity else codec.read
-        self._choices: list[Any] = []
+        self._choices: dict[int, Any] = {}
         if isinstance(codec.original, Discrete) and codec.original.n <= _FEW:
             start = int(codec.original.start)
-            self._choices = [integer(start + i) for i in range(int(codec.original.n))]
+            self._choices = {i: integer(start + i) for i in range(int(codec.original.n))}
         elif isinstance(codec.original, Discrete):
             self._read = lambda row: integer(codec.read(row))
         if isinstance(self._space, Box):
@@ -211,15 +242,28 @@ class ActionReader:
         Raises:
             EnvError: If an action is not a number, or a discrete one is out of range; the text names the row.
         """
+        if (choices := self.choose(actions)) is not None:
+            return choices
         if isinstance(self._space, Box):
             actions = self._clip(actions)
         else:
             self._check(actions)
-        if self._choices:
-            return [self._choices[i] for i in actions.tolist()]
         if self._read is not None:
             return [self._read(row) for row in actions]
         return list(actions if isinstance(self._space, Box) else actions.astype(self._space.dtype))
+
+    def choose(self, actions: Array) -> list[Any] | None:
+        """Return the action of each row where all are legal and from a few, else None.
+
+        Args:
+            actions: (N,) integers.
+        """
+        if not self._choices:
+            return None
+        try:
+            return [*map(self._choices.__getitem__, actions.tolist())]
+        except KeyError:
+            return None
 
     def _clip(self, actions: Array) -> Array:
         values = actions.astype(self._dtype)

@@ -49,6 +49,16 @@ class EpisodeStats:
         vector.log[rows, _LENGTH] = self.lengths[rows]
         self.returns[rows], self.lengths[rows] = 0, 0
 
+    def add_rows(self, vector: Any, rows: Sequence[int]) -> None:
+        """Account for a step of agents that are always there; the episodes of ``rows`` ended in it."""
+        self.returns += vector.rewards
+        self.lengths += 1
+        log, logged = vector.log, vector.logged
+        for row in rows:
+            log[row, _SCORE] = log[row, _RETURN] = self.returns[row]
+            log[row, _PERF], log[row, _LENGTH], logged[row] = math.nan, self.lengths[row], True
+            self.returns[row] = self.lengths[row] = 0
+
     @staticmethod
     def add_info(vector: Any, row: int, info: dict[str, Any]) -> None:
         """Take `score` and `perf` of the episode that ended in a row from the info that came with it."""
@@ -77,8 +87,8 @@ class LogSums:
         self, log: Array, logged: Array, infos: Sequence[dict[str, Any]], last: Sequence[dict[str, Any]] = ()
     ) -> None:
         """Add one step; ``last`` are the infos that came with the end of an episode."""
-        if logged.any():
-            self._rows += int(np.count_nonzero(logged))
+        if count := int(np.count_nonzero(logged)):
+            self._rows += count
             self._sums += log[logged].sum(axis=0, dtype=np.float64)
         for info in infos:
             self._every.add(info)

@@ -169,9 +169,12 @@ class Serial(Vector):
         pass
 
     def _send(self, actions: Array) -> None:
-        put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
+        if self._singles is not None:
+            self._send_singles(self._singles, actions)
+            return
+        self._put(actions)
         self._clear()
-        given = self._step_members()
+        given = [(member, infos) for member in self.members if (infos := member.step())]
         self.infos = [info for _, infos in given for info in infos]
         ended = self.terminals | self.truncations
         if np.count_nonzero(ended):
@@ -182,12 +185,24 @@ class Serial(Vector):
             self.last_infos = self._take_last_infos(given)
         self._sums.add(self.log, self.logged, self.infos, self.last_infos)
 
-    def _step_members(self) -> list[tuple[Member, Infos]]:
-        """Step every environment; return the infos of those that give some."""
-        if self._singles is not None:
-            return [(self.members[row], [info]) for row, info in self._singles.step(self.actions)]
-        results = [(member, member.step()) for member in self.members]
-        return [(member, infos) for member, infos in results if infos]
+    def _put(self, actions: Array) -> None:
+        put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
+
+    def _send_singles(self, singles: Singles, actions: Array) -> None:
+        """Do what `_send` does, for single-agent adapters."""
+        legal = singles.read(actions, self.actions)
+        if legal is None:
+            self._put(actions)
+        self._clear()
+        ended, given = singles.step(legal, self.actions)
+        self._stats.add_rows(self, ended)
+        self.infos = [info for _, info in given]
+        last = [(row, info) for row, info in given if self.logged[row]]
+        for row, info in last:
+            self._stats.add_info(self, row, info)
+        self.last_infos = [info for _, info in last]
+        if ended or given:
+            self._sums.add(self.log, self.logged, self.infos, self.last_infos)
 
     def _finish(self, ended: Array) -> None:
         both = self.terminals & self.truncations

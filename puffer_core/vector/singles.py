@@ -1,11 +1,13 @@
 """Many single-agent adapters stepped in one tight loop: results are checked and written for all of them at once.
 
 Whatever is unusual goes through `GymnasiumPufferEnv.take`, as if the environment were stepped alone: ends of episodes,
-values of odd types, observations of another dtype. Both ways give the same arrays.
+values of odd types, observations of another dtype. Both ways give the same arrays. A step of many small environments
+costs so little that every call of numpy counts; hence the lists.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +18,7 @@ from puffer_core.emulation.values import LARGEST
 from puffer_core.env import Array, PufferEnv
 from puffer_core.errors import EnvError
 
-_NUMBERS = {float, int, bool, *(np.dtype(code).type for code in "?bhilqBHILQefd")}
-_ODD = (TypeError, ValueError, ArithmeticError, RuntimeError)
+_ODD = (TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError, BufferError)
 
 
 class Singles:
@@ -30,16 +31,17 @@ class Singles:
 
     def __init__(self, envs: Sequence[GymnasiumPufferEnv], arrays: Mapping[str, Array]) -> None:
         self._envs = envs
-        self._observations, self._rewards = arrays["observations"], arrays["rewards"]
-        self._exact = np.zeros(len(envs))
-        self._read, self._writer = envs[0].reader, envs[0].writer
+        self._rewards, self._terminals, self._truncations = (
+            arrays[name] for name in ("rewards", "terminals", "truncations")
+        )
+        self._reader, self._write_all = envs[0].reader, envs[0].writer.bind_all(arrays["observations"])
         self.refresh()
 
     @classmethod
     def of(cls, envs: Sequence[PufferEnv], arrays: Mapping[str, Array]) -> Singles | None:
-        """Return them where all environments are such adapters of one class, else None."""
+        """Return them where all environments are such adapters of one class, and there are several; else None."""
         adapters = [env for env in envs if type(env) is GymnasiumPufferEnv]
-        if len(adapters) < len(envs) or len({adapter.kind for adapter in adapters}) != 1:
+        if len(envs) == 1 or len(adapters) < len(envs) or len({adapter.kind for adapter in adapters}) != 1:
             return None
         first = adapters[0].env.action_space
         return cls(adapters, arrays) if all(env.env.action_space == first for env in adapters) else None
@@ -48,40 +50,53 @@ class Singles:
         """Take the environments' `step` anew, in case one was replaced."""
         self._steps = [env.env.step for env in self._envs]
 
-    def step(self, actions: Array) -> list[tuple[int, dict[str, Any]]]:
-        """Step every environment; return the infos that say something, each with its row.
+    def read(self, actions: Array, own: Array) -> list[Any] | None:
+        """Return what the environments take where ``actions`` are legal choices as they are, put into ``own``."""
+        if type(actions) is not np.ndarray or actions.shape != own.shape or actions.dtype.kind not in "iu":
+            return None
+        given = self._reader.choose(actions)
+        if given is not None and actions is not own:
+            own[:] = actions
+        return given
+
+    def step(self, given: list[Any] | None, actions: Array) -> tuple[list[int], list[tuple[int, dict[str, Any]]]]:
+        """Step every environment; return the rows that ended, and the infos that say something, each with its row.
 
         Args:
+            given: What each environment takes, or None: what ``actions`` mean.
             actions: One row for each.
 
         Raises:
             EnvError: If an action is illegal or a result is wrong; the text names the environment.
         """
-        results = [step(action) for step, action in zip(self._steps, self._read(actions), strict=True)]
+        given = self._reader(actions) if given is None else given
+        results = [step(action) for step, action in zip(self._steps, given, strict=True)]
+        infos: Sequence[Any]
         try:
             observations, rewards, *flags, infos = zip(*results, strict=True)
             has_infos = any(infos)
-            rows: Iterable[int] | None = self._write(observations, rewards, flags)
+            rows = self._write(observations, rewards, flags)
         except _ODD:
             rows = None
         if rows is None:
-            infos, has_infos = tuple(self._take(row, result) for row, result in enumerate(results)), True
+            rows = range(len(results))
+            infos, has_infos = [self._take(row, result) for row, result in enumerate(results)], True
         else:
             for row in rows:
                 self._take(row, results[row])
+        ended = [row for row in rows if self._terminals[row] or self._truncations[row]]
         if not has_infos:
-            return []
-        return [(row, self._envs[row].as_info(info)) for row, info in enumerate(infos) if info]
+            return ended, []
+        return ended, [(row, self._envs[row].as_info(info)) for row, info in enumerate(infos) if info]
 
-    def _write(self, observations: Sequence[Any], rewards: Sequence[Any], flags: list[Any]) -> list[int] | None:
+    def _write(self, observations: Sequence[Any], rewards: Sequence[Any], flags: list[Any]) -> Iterable[int] | None:
         """Write what all of them returned; return the rows that ended, or None where each row has to be looked at."""
-        if len(flags) not in (1, 2) or not _NUMBERS.issuperset(map(type, rewards)):
+        # No reward is larger than this, and it is not a number where one of them is none.
+        if len(flags) not in (1, 2) or not math.hypot(*rewards) <= LARGEST:
             return None
-        self._exact[:] = rewards
-        fits = np.minimum.reduce(self._exact) >= -LARGEST and np.maximum.reduce(self._exact) <= LARGEST
-        if not fits or not self._writer.write_all(self._observations, observations):
+        self._rewards[:] = rewards
+        if not self._write_all(observations):
             return None
-        self._rewards[:] = self._exact
         ended = [_rows_not_false(column) for column in flags if column.count(False) < len(column)]
         return ended[0] if len(ended) == 1 else sorted(set().union(*ended))
 
