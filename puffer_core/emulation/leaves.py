@@ -70,7 +70,7 @@ class Leaf:
             view[...] = value
             return
         is_choice = self._is_choice and type(value) is int and self._low <= value <= self._high
-        view[...] = value if is_choice else self._convert(value)
+        view[...] = value if is_choice else self.convert(value)
 
     def get(self, raw: Array) -> Any:
         """Return a copy of the value in the bytes of a row, in the dtype of the space; an array for many rows."""
@@ -81,13 +81,19 @@ class Leaf:
         """Return its own of the values of all leaves."""
         return values[self.index]
 
-    def _convert(self, value: Any) -> Array:
+    def convert(self, value: Any, rows: tuple[int, ...] = ()) -> Array:
+        """Return values of ``rows``, (*rows, *shape), in the stored dtype.
+
+        Raises:
+            EnvError: If the shape, the kind of number or a discrete value differs, or more than digits would be lost.
+        """
         try:
             array = np.asarray(value)
         except (TypeError, ValueError, RuntimeError, OverflowError):
             raise self._refusal(value) from None
-        if array.shape != self.shape:
-            raise ShapeError(f"{self.path} has shape {array.shape}, declared is {self.shape}: {self.space}")
+        shape = (*rows, *self.shape)
+        if array.shape != shape:
+            raise ShapeError(f"{self.path} has shape {array.shape}, declared is {shape}: {self.space}")
         if array.dtype.kind not in "biuf":
             raise self._refusal(value)
         if not self._is_array and not ((array >= self._low) & (array <= self._high)).all():
@@ -219,8 +225,9 @@ def _build(space: Space[Any], path: str, keys: tuple[Any, ...], count: list[int]
     """Return the node of a space; ``count`` holds how many leaves there are before it."""
     if isinstance(space, Dict):
         names = [str(key) for key in space.spaces]
-        if len(set(names)) < len(names) or not all(names):
-            raise EnvError(f"{path} has keys that are empty or read alike: {_names(space.spaces)}")
+        is_named = all(isinstance(key, str | int) and str(key) for key in space.spaces)
+        if not is_named or len(set(names)) < len(names):
+            raise EnvError(f"{path} has keys that are no words or integers, or read alike: {_names(space.spaces)}")
         items = space.spaces.items()
         return DictNode({key: _build(sub, f"{path}[{key!r}]", (*keys, key), count) for key, sub in items}, path)
     if isinstance(space, Tuple):

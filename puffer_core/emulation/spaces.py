@@ -14,11 +14,24 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
 from puffer_core.emulation.columns import Columns, Head
-from puffer_core.emulation.leaves import DType, Node, read, tree_of, views_of
+from puffer_core.emulation.leaves import DType, Leaf, Node, read, tree_of, views_of
 from puffer_core.env import Array
 from puffer_core.errors import EnvError
 
+__all__ = [
+    "ActionCodec",
+    "FlatActions",
+    "FlatBox",
+    "Head",
+    "Leaf",
+    "ObservationCodec",
+    "action_codec",
+    "observation_codec",
+]
+
 _EXACT_FLOAT32 = 2**24
+_WIDE_UNSIGNED = [np.dtype(kind) for kind in (np.uint16, np.uint32, np.uint64)]
+"""Rows of these are bytes, too: torch stores such numbers, but can't fill or compute with all of them."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -52,6 +65,7 @@ class FlatBox(_Emulated):
     Attributes:
         original: A copy of it.
         layout: numpy dtype of one row, with C alignment.
+        is_struct: Rows are bytes.
         tree: Its leaves, with path, dtype, shape and offset.
     """
 
@@ -60,9 +74,8 @@ class FlatBox(_Emulated):
         self.tree = tree_of(self.original, "observation")
         self.layout: DType = self.tree.storage
         dtypes = {leaf.dtype for leaf in self.tree.leaves()}
-        # Wider unsigned integers are bytes, too: torch can store them, but fill, index or convert them only in part.
-        is_common = len(dtypes) == 1 and not any(dtype.kind == "u" for dtype in dtypes)
-        dtype = dtypes.pop() if is_common else np.dtype(np.uint8)
+        self.is_struct = len(dtypes) > 1 or not dtypes.isdisjoint(_WIDE_UNSIGNED)
+        dtype = np.dtype(np.uint8) if self.is_struct else dtypes.pop()
         low, high = _bounds(dtype)
         super().__init__(low, high, (self.layout.itemsize // dtype.itemsize,), dtype.type)
 
@@ -79,6 +92,18 @@ class FlatBox(_Emulated):
         """Return whether a row stands for a member of the original space."""
         is_row = isinstance(x, np.ndarray) and x.dtype == self.dtype and x.shape == self.shape
         return is_row and self.original.contains(self.unflatten(x))
+
+    def flatten(self, samples: Any) -> Array:
+        """Return n nested samples, given as one whose arrays are (n, *shape), as (n, row size).
+
+        Raises:
+            EnvError: As `ObservationCodec.write`.
+        """
+        values = [(leaf, _pick(samples, leaf)) for leaf in self.tree.leaves()]
+        rows = np.zeros((len(values[0][1]), *self.shape), self.dtype)
+        for (leaf, value), view in zip(values, views_of(self.tree, rows), strict=True):
+            view[...] = leaf.convert(value, rows.shape[:1])
+        return rows
 
     def unflatten(self, rows: Array) -> Any:
         """Return rows, (*n, row), as a nested sample of arrays (*n, *shape), copied."""
@@ -241,6 +266,17 @@ def write_columns(tree: Node, columns: list[Columns], action: Any, dtype: type[A
     for part, value in zip(columns, views, strict=True):
         part.write(row, value)
     return row
+
+
+def _pick(sample: Any, leaf: Leaf) -> Any:
+    """Return the values of a leaf in a nested sample."""
+    try:
+        for key in leaf.keys:
+            sample = sample[key]
+        len(sample)
+    except (LookupError, TypeError):
+        raise EnvError(f"{leaf.path} is missing, or is no array of one value for each row") from None
+    return sample
 
 
 def _is_flat(space: Space[Any]) -> bool:

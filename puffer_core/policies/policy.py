@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.plugins import manager, resolve
 from puffer_core.policies.actions import ActionLayout
+from puffer_core.policies.choice import choose_encoder
 from puffer_core.policies.encoders import uniform
 from puffer_core.policies.mingru import MinGRULayer
 from puffer_core.policies.normalizer import Normalizer, make_normalizer
@@ -120,13 +121,13 @@ class Linear(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Logits (or means) and value from one matrix; for a Box also the log-deviations."""
+    """Logits, means and value from one matrix, and the log-deviations of continuous columns."""
 
     def __init__(self, width: int, layout: ActionLayout, bias: bool, generator: torch.Generator) -> None:
         super().__init__()
         self.weight = uniform(layout.width + 1, width, 1.0 / math.sqrt(width), generator)
         self.bias = nn.Parameter(torch.zeros(layout.width + 1)) if bias else None
-        self.logstd = nn.Parameter(torch.zeros(1, layout.width)) if layout.is_continuous else None
+        self.logstd = nn.Parameter(torch.zeros(1, layout.deviations)) if layout.deviations else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return (logits (n, A), values (n,)) for (n, D)."""
@@ -171,7 +172,7 @@ def make_policy(
     """Build the network that ``config`` describes, with weights drawn from ``generator``.
 
     Args:
-        config: Encoder, core, sizes.
+        config: Encoder (``auto``: as `choose_encoder` says), core, sizes.
         observation_space: Of one agent.
         action_space: Of one agent.
         generator: Source of all initial weights.
@@ -179,8 +180,9 @@ def make_policy(
 
     Raises:
         UnknownNameError: If no plugin supplies an encoder of that name.
-        OptionError: If these observations can't be normalised and should be.
+        OptionError: If the encoder can't read these observations, or they can't be normalised and should be.
     """
+    config = choose_encoder(config, observation_space)
     spec = manager().policies.get(config.name)
     encoder: Any = resolve(spec.encoder)
     arguments: dict[str, Any] = {} if spec.options is None else {"options": options}

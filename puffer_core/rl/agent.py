@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from puffer_core.config.schema import PolicyConfig
+from puffer_core.emulation.spaces import FlatBox
 from puffer_core.errors import RunError, ShapeError
 from puffer_core.policies import Policy, make_policy
 from puffer_core.rl import checkpoint
@@ -55,7 +56,7 @@ class Agent:
     @torch.no_grad()
     def act(
         self,
-        observations: NDArray[Any],
+        observations: Any,
         state: Tensor | None = None,
         *,
         greedy: bool = False,
@@ -65,18 +66,18 @@ class Agent:
         """Return an action for each row, as an environment takes them, and the state for the next call.
 
         Args:
-            observations: (n, *shape) of the observation space.
+            observations: (n, *shape) of the observation space; nested ones as flat rows, or as dicts and tuples of
+                arrays (n, *shape) of the leaves.
             state: What the call before returned; None at the start of n episodes.
             greedy: Take the most likely action instead of drawing one.
             resets: (n,) bool, rows whose episode has ended since the last call: they begin from state 0.
-            action_mask: (n, sum of head sizes), nonzero where an action is legal.
+            action_mask: (n, sum of the sizes of discrete heads), nonzero where an action is legal.
 
         Raises:
             ShapeError: If the observations are not rows of the observation space.
+            EnvError: If nested ones lack a key, or hold other values than their space.
         """
-        shape = self.observation_space.shape
-        if observations.ndim != len(shape) + 1 or observations.shape[1:] != shape:
-            raise ShapeError(f"observations have shape {observations.shape}, the agent takes rows of {shape}")
+        observations = self._rows(observations)
         rows, layout, device = len(observations), self.policy.layout, self.policy.decoder.weight.device
         before = self.initial_state(rows) if state is None else state
         if resets is not None and resets.any():
@@ -89,8 +90,18 @@ class Agent:
         else:
             noise = layout.draw_noise((rows,), self._generator).to(device)
             actions = layout.sample(logits, noise, mask, self.policy.logstd)
-        dtype = np.float32 if layout.is_continuous else np.int32
+        dtype = np.float32 if layout.dtype.is_floating_point else np.int32
         return layout.to_env(actions).cpu().numpy().astype(dtype).reshape(rows, *self.action_space.shape or ()), after
+
+    def _rows(self, observations: Any) -> NDArray[Any]:
+        """Return observations as rows of the observation space."""
+        space = self.observation_space
+        if isinstance(observations, np.ndarray) and observations.shape[1:] == space.shape:
+            return observations
+        if isinstance(space, FlatBox):
+            return space.flatten(observations)
+        found = np.shape(observations)
+        raise ShapeError(f"observations have shape {found}, the agent takes rows of {space.shape}")
 
 
 def load(

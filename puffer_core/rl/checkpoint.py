@@ -25,12 +25,14 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from puffer_core.config.values import kinds, parse, render
+from puffer_core.emulation.spaces import FlatActions, FlatBox
 from puffer_core.errors import RunError
 from puffer_core.files import sync
 from puffer_core.plugins import manager, resolve
 
 FORMAT = 1
 MODEL, ARRAYS, STATE = "model.safetensors", "arrays.safetensors", "state.json"
+_NESTED = ("flat_box", "flat_actions", "dict", "tuple", "multi_binary")
 CONTENT: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
     **dict.fromkeys(("global_step", "epoch", "total_epochs", "gradient_steps", "skipped_updates", "seed"), int),
     "horizon": int,
@@ -177,7 +179,20 @@ def load_model(policy: nn.Module, model: Mapping[str, Tensor], path: Path) -> No
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
-    """Return a Box, Discrete or MultiDiscrete as JSON can hold it."""
+    """Return a space as JSON can hold it: a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, or emulated.
+
+    Raises:
+        RunError: If it is another.
+    """
+    if isinstance(space, FlatBox | FlatActions):
+        kind = "flat_box" if isinstance(space, FlatBox) else "flat_actions"
+        return {"kind": kind, "original": describe_space(space.original)}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "dict", "spaces": [[key, describe_space(sub)] for key, sub in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "tuple", "spaces": [describe_space(sub) for sub in space.spaces]}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "multi_binary", "n": np.asarray(space.n).tolist()}
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
@@ -189,15 +204,33 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def restore_space(description: Mapping[str, Any]) -> spaces.Space[Any]:
-    """Return the space that `describe_space` described."""
-    if description["kind"] == "discrete":
+    """Return the space that `describe_space` described.
+
+    Raises:
+        KeyError, TypeError, ValueError: If it is damaged.
+    """
+    kind = description["kind"]
+    if kind in _NESTED:
+        return _restore_nested(kind, description)
+    if kind == "discrete":
         return spaces.Discrete(description["n"], start=description["start"])
-    if description["kind"] == "multi_discrete":
+    if kind == "multi_discrete":
         return spaces.MultiDiscrete(np.array(description["nvec"]), start=np.array(description["start"]))
     dtype: Any = np.dtype(description["dtype"])
     low, high = (np.array(description[bound], dtype) for bound in ("low", "high"))
     shape = tuple(description["shape"])
     return spaces.Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape, dtype.type)
+
+
+def _restore_nested(kind: str, description: Mapping[str, Any]) -> spaces.Space[Any]:
+    if kind == "multi_binary":
+        return spaces.MultiBinary(description["n"])
+    if kind == "dict":
+        return spaces.Dict([(key, restore_space(sub)) for key, sub in description["spaces"]])
+    if kind == "tuple":
+        return spaces.Tuple([restore_space(sub) for sub in description["spaces"]])
+    original = restore_space(description["original"])
+    return FlatBox(original) if kind == "flat_box" else FlatActions(original)
 
 
 def describe_options(options: Any) -> dict[str, str]:

@@ -8,6 +8,7 @@ import torch
 
 from puffer_core.errors import EnvError, shortened
 from puffer_core.policies import ActionLayout, make_policy
+from puffer_core.policies.choice import choose_encoder
 from puffer_core.rl.streams import generator
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.vector import open_vector
@@ -61,7 +62,7 @@ def make(job: Job, plan: Plan) -> PuffeRL:
     config = job.config
     vector = open_vector(config, job.env, name=job.env_name, num_envs=plan.num_envs)
     try:
-        options = config.options_of(config.policy.name)
+        options = config.options_of(choose_encoder(config.policy, job.observation_space).name)
         weights = generator(config.base.seed, "policy")
         policy = make_policy(config.policy, job.observation_space, job.action_space, weights, options)
         threads = cores() if config.vec.num_threads == "auto" else config.vec.num_threads

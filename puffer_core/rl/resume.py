@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from puffer_core.errors import RunError
+from puffer_core.policies.choice import choose_encoder
 from puffer_core.rl import checkpoint
 from puffer_core.rl.checkpoint import Checkpoint
 from puffer_core.rl.means import Means
@@ -75,11 +76,12 @@ def load(trainer: PuffeRL, path: Path) -> bool:
 def _layout(trainer: PuffeRL) -> dict[str, Any]:
     """Return what a checkpoint and the trainer that goes on from it must have in common."""
     config = trainer.config
+    policy = choose_encoder(config.policy, trainer.vector.single_observation_space)
     return {
         "total_epochs": trainer.total_epochs,
         "horizon": trainer.rollout.horizon,
-        "policy": asdict(config.policy),
-        "policy_options": checkpoint.describe_options(config.options_of(config.policy.name)),
+        "policy": asdict(policy),
+        "policy_options": checkpoint.describe_options(config.options_of(policy.name)),
         "observation_space": checkpoint.describe_space(trainer.vector.single_observation_space),
         "action_space": checkpoint.describe_space(trainer.vector.single_action_space),
     }

@@ -93,7 +93,7 @@ class Rollout:
         self.alive: NDArray[np.bool_] = np.ones(columns, np.bool_)
         self.action_masks: Tensor | None = None
         if vector.action_mask is not None:
-            self.action_masks = torch.zeros(*columns, layout.width, dtype=torch.uint8, device=device)
+            self.action_masks = torch.zeros(*columns, layout.mask_width, dtype=torch.uint8, device=device)
         self.state = policy.initial_state(rows)
         self.snapshot = torch.zeros_like(self.state)
         self.first_new, self._is_carried = 1, True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import warnings
 
@@ -93,6 +94,4 @@ FakeTuple.__name__, FakeDict.__name__ = "Tuple", "Dict"
 
 def test_gym_is_not_imported_for_it():
     code = "import sys, puffer_core.emulation.gym; assert 'gym' not in sys.modules"
-    import subprocess
-
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
