@@ -15,8 +15,9 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from puffer_core.emulation.spaces import action_codec, observation_codec
+from puffer_core.emulation.values import ActionReader, BoxWriter, CodecWriter
 from puffer_core.env import Array, Space
-from puffer_core.errors import EnvError
+from puffer_core.errors import EnvError, shortened
 
 MASK = "action_mask"
 """Key of the legal actions, in an observation or an info."""
@@ -26,7 +27,8 @@ class Agent:
     """What one agent sees and does.
 
     Args:
-        name: Its name in the environment.
+        owner: What environment it is of, for errors.
+        name: Its name there.
         observation, action: Its spaces there.
 
     Attributes:
@@ -35,23 +37,35 @@ class Agent:
         has_mask: Its observations are a Dict with the legal actions under `MASK`, which the rows leave out.
     """
 
-    def __init__(self, name: Any, observation: Space, action: Space) -> None:
+    def __init__(self, owner: str, name: Any, observation: Space, action: Space) -> None:
         self.name = name
+        self.owner = f"{owner}: agent `{name}`"
         try:
             self.action = action_codec(action)
             self.heads = choices(self.action.space)
             seen, self.has_mask = _without_mask(observation, sum(self.heads))
             self.observation = observation_codec(seen)
         except EnvError as error:
-            raise EnvError(f"agent `{name}`: {error}", hint=error.hint) from None
+            raise EnvError(f"{self.owner}: {error}", hint=error.hint) from None
+        self._reader = ActionReader(self.owner, self.action)
         self._only = "observation" if self.has_mask and seen is observation["observation"] else None  # type: ignore[index]
+
+    def writer(self, row: Array) -> Callable[[Any], None]:
+        """Return a function that writes its observation into a row, which stays where it is; it checks and converts."""
+        codec = self.observation
+        writer = BoxWriter(self.owner, codec.space) if codec.is_identity else CodecWriter(self.owner, codec)
+        return writer.bind(row)
+
+    def read(self, action: Array) -> Any:
+        """Return the action in a row, (1, ...), as the environment takes it."""
+        return self._reader(action)[0]
 
     def split(self, observation: Any) -> tuple[Any, Any]:
         """Return what an observation shows, and the action mask in it or None."""
         if not self.has_mask:
             return observation, None
         if not isinstance(observation, Mapping) or MASK not in observation:
-            msg = f"agent `{self.name}`: its observation is {type(observation).__name__} without `{MASK}`"
+            msg = f"{self.owner}: its observation is {type(observation).__name__} without `{MASK}`"
             raise EnvError(msg, hint="its observation space declares that key")
         if self._only is not None:
             return observation[self._only], observation[MASK]
@@ -62,6 +76,7 @@ class Agents:
     """All agents of an environment, in the order of their rows.
 
     Args:
+        owner: What environment they are of, for errors.
         names: Of the agents.
         observation_space, action_space: Return those of an agent.
 
@@ -73,12 +88,17 @@ class Agents:
     """
 
     def __init__(
-        self, names: Sequence[Any], observation_space: Callable[[Any], Space], action_space: Callable[[Any], Space]
+        self,
+        owner: str,
+        names: Sequence[Any],
+        observation_space: Callable[[Any], Space],
+        action_space: Callable[[Any], Space],
     ) -> None:
+        self._owner = owner
         self.rows = {name: row for row, name in enumerate(names)}
-        if not names or len(self.rows) < len(names):
-            raise EnvError(f"possible_agents is {list(names)}: needed are names, each once")
-        self.list = [Agent(name, observation_space(name), action_space(name)) for name in names]
+        if len(self.rows) < len(names):
+            raise EnvError(f"{owner}: possible_agents is {list(names)}: needed are names, each once")
+        self.list = [Agent(owner, name, observation_space(name), action_space(name)) for name in names]
         self.observation_space = _common_observation_space(self.list)
         self.action_space = _common_action_space(self.list)
         self.has_mask = any(agent.has_mask for agent in self.list)
@@ -95,7 +115,8 @@ class Agents:
             EnvError: If there is no such agent; the text names it.
         """
         if name not in self.rows:
-            raise EnvError(f"`{name}` is no agent: possible_agents are {', '.join(map(str, self.rows))}")
+            legal = shortened(", ".join(map(str, self.rows)))
+            raise EnvError(f"{self._owner}: `{name}` is no agent: possible_agents are {legal}")
         return self.rows[name]
 
     def width(self, row: int) -> int | None:
@@ -103,12 +124,17 @@ class Agents:
         shape = self.list[row].observation.space.shape
         return None if shape == self.observation_space.shape else shape[0]
 
-    def read_action(self, row: int, action: Array) -> Any:
-        """Return the action of an agent as its environment takes it; a choice beyond its own becomes its last."""
-        agent = self.list[row]
+    def read_action(self, row: int, actions: Array) -> Any:
+        """Return the action of an agent as its environment takes it; a choice beyond its own becomes its last.
+
+        Args:
+            row: Of the agent.
+            actions: (N, ...) of all of them.
+        """
+        agent, action = self.list[row], actions[row : row + 1]
         if agent.heads != self._heads:
-            action = np.minimum(action, np.reshape(agent.heads, np.shape(action)) - 1)
-        return agent.action.read(action)
+            action = np.minimum(action, np.reshape(agent.heads, action.shape).astype(action.dtype) - 1)
+        return agent.read(action)
 
     def legal(self, row: int) -> npt.NDArray[np.uint8]:
         """Return the action mask of an agent that may do all it can: its own choices, of those that a row has."""
@@ -128,7 +154,7 @@ class Agents:
         agent = self.list[row]
         given = np.asarray(mask).reshape(-1)
         if given.size != sum(agent.heads):
-            msg = f"agent `{agent.name}`: its {MASK} has {given.size} entries, its actions have {sum(agent.heads)}"
+            msg = f"{agent.owner}: its {MASK} has {given.size} entries, its actions have {sum(agent.heads)} choices"
             raise EnvError(msg)
         out[:] = 0
         start = begin = 0
@@ -204,6 +230,6 @@ def _padded(bound: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _refusal(kind: str, one: Agent, first: Space, other: Agent, space: Space) -> EnvError:
-    msg = f"agents `{one.name}` and `{other.name}` have different {kind} spaces: {first} and {space}"
+    msg = f"{one.owner} and agent `{other.name}` have different {kind} spaces: {first} and {space}"
     allowed = "flat Boxes of one float dtype" if kind == "observation" else "Discrete, or MultiDiscrete of equal length"
     return EnvError(msg, hint=f"make them equal, or {allowed}: those are padded")

@@ -9,8 +9,9 @@ import inspect
 import os
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
@@ -21,9 +22,9 @@ from puffer_core.names import resolve_spelling, split_version
 EXTRAS = ("box2d", "mujoco", "pettingzoo")
 """Extras of ours that bring what environments need."""
 
-_PETTINGZOO_PACKAGES = ("mpe2", "pettingzoo.butterfly", "pettingzoo.classic", "pettingzoo.sisl", "pettingzoo.atari")
-_PETTINGZOO_EXTRAS = {"mpe2": "puffer-core[pettingzoo]", "pettingzoo.butterfly": "puffer-core[pettingzoo]"}
-_MODULE = re.compile(r"(?P<name>\w+)_v(?P<version>\d+)")
+_PACKAGES = ("butterfly", "classic", "sisl", "atari")
+"""Parts of PettingZoo, each with an extra of its own there."""
+_IN_OUR_EXTRA = ("mpe2", "butterfly")
 
 
 # -- gym/* ------------------------------------------------------------------------------------------------------------
@@ -119,9 +120,35 @@ def _constructor(entry_point: Any) -> Callable[..., Any] | None:
 # -- pettingzoo/* -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Game:
+    """An environment of PettingZoo that is installed, not imported yet.
+
+    Attributes:
+        version: None where it has none.
+        package: Where it comes from, as ``classic`` or ``mpe2``.
+        entry_point: ``module:function`` or a function.
+        kwargs: What it was registered with.
+    """
+
+    version: int | None
+    package: str
+    entry_point: str | Callable[..., Any]
+    kwargs: Mapping[str, Any]
+
+    def make(self, kwargs: Mapping[str, Any]) -> Any:
+        """Import and make it."""
+        create = self.entry_point
+        if isinstance(create, str):
+            module, _, names = create.partition(":")
+            loaded = import_module(module)
+            create = next(getattr(loaded, name) for name in names.split("|") if hasattr(loaded, name))
+        return create(**{**self.kwargs, **kwargs})
+
+
 def list_pettingzoo() -> list[str]:
     """Return the environments of PettingZoo, and of MPE2 where it is installed, sorted, without versions."""
-    return sorted(_pettingzoo_modules())
+    return sorted(_games())
 
 
 def make_pettingzoo(name: str, /, **kwargs: Any) -> Any:
@@ -138,56 +165,72 @@ def make_pettingzoo(name: str, /, **kwargs: Any) -> Any:
         OptionError: If it takes no such argument.
     """
     _hide_greeting()
-    found, module = _pettingzoo_module(name)
+    found, game = _game(name)
     try:
-        loaded = import_module(module)
-        make = getattr(loaded, "parallel_env", None) or loaded.env
-        return make(**kwargs)
+        return game.make(kwargs)
     except ImportError as error:
-        package = module.rpartition(".")[0]
-        install = _PETTINGZOO_EXTRAS.get(package, f"pettingzoo[{package.rpartition('.')[2]}]")
-        raise _lacking(f"pettingzoo/{found}", error, install) from error
+        extra = "puffer-core[pettingzoo]" if game.package in _IN_OUR_EXTRA else f"pettingzoo[{game.package}]"
+        known = game.package in (*_IN_OUR_EXTRA, *_PACKAGES)
+        raise _lacking(f"pettingzoo/{found}", error, extra if known else None) from error
     except TypeError as error:
-        _refuse_argument(f"pettingzoo/{found}", error, kwargs, getattr(loaded, "raw_env", None))
+        _refuse_argument(f"pettingzoo/{found}", error, kwargs, None)
 
 
-def _pettingzoo_module(name: str) -> tuple[str, str]:
-    """Return the canonical name of an environment and its module."""
-    modules = _pettingzoo_modules()
+def _game(name: str) -> tuple[str, Game]:
+    """Return the canonical name of an environment and where it is."""
+    games = _games()
     base, version = split_version(name)
-    found = resolve_spelling(base, list(modules))
+    found = resolve_spelling(base, list(games))
     if found is None:
-        hint = _closest("pettingzoo", base, list(modules))
+        hint = _closest("pettingzoo", base, list(games))
         if base.lower().startswith("simple") and find_spec("mpe2") is None:
             hint = 'pip install "puffer-core[pettingzoo]": these environments come with mpe2'
         raise UnknownNameError(f"unknown environment `pettingzoo/{name}`", hint=hint)
-    newest = split_version(modules[found])[1]
+    newest = games[found].version
     if version is not None and version != newest:
         msg = f"unknown environment `pettingzoo/{name}`: version {newest} of it is installed"
         raise UnknownNameError(msg, hint=f"`pettingzoo/{found}` is that one")
-    return found, modules[found]
+    return found, games[found]
 
 
-def _pettingzoo_modules() -> dict[str, str]:
-    """Return the module of the newest version of each environment, by name; none of them is imported."""
-    found: dict[str, tuple[int, str]] = {}
-    for package in _PETTINGZOO_PACKAGES:
-        for module, name, version in _versioned(package):
-            if name not in found or (version > found[name][0] and found[name][1].startswith(f"{package}.")):
-                found[name] = version, f"{package}.{module}"
-    return {name: module for name, (_, module) in found.items()}
+def _games() -> dict[str, Game]:
+    """Return the newest version of every environment, by name; none of them is imported.
+
+    PettingZoo has a registry since 1.27, and warns who imports its modules; before, there are only those.
+    """
+    import pettingzoo
+
+    games: dict[str, Game] = {}
+    registries = [getattr(pettingzoo, f"{form}_registry", {}) for form in ("parallel", "aec")]
+    for spec in (spec for registry in registries for spec in registry.values()):
+        name = spec.name if spec.namespace in _PACKAGES else spec.id.rpartition("-v")[0] or spec.id
+        kwargs = spec.kwargs if spec.max_cycles is None else {"max_cycles": spec.max_cycles, **spec.kwargs}
+        _keep_newest(games, name, Game(spec.version, spec.namespace or "", spec.entry_point, kwargs))
+    has_registry = any(registries)
+    for package in ("mpe2",) if has_registry else ("mpe2", *(f"pettingzoo.{name}" for name in _PACKAGES)):
+        for module in _modules(package):
+            name, version = split_version(module)
+            entry_point = f"{package}.{module}:parallel_env|env"
+            _keep_newest(games, name, Game(version, package.rpartition(".")[2], entry_point, {}))
+    return games
 
 
-def _versioned(package: str) -> Iterator[tuple[str, str, int]]:
-    """Yield module, name and version of each environment in a package."""
+def _keep_newest(games: dict[str, Game], name: str, game: Game) -> None:
+    """Add an environment, unless another version or the parallel form of it is there that comes before it."""
+    name = name.replace("_", "-")
+    other = games.get(name)
+    if other is None or (other.package == game.package and (game.version or 0) > (other.version or 0)):
+        games[name] = game
+
+
+def _modules(package: str) -> list[str]:
+    """Return the names of the modules of environments in a package, as ``pistonball_v6``."""
     try:
         spec = find_spec(package)
     except ImportError:
-        return
-    for module in pkgutil.iter_modules(spec.submodule_search_locations if spec else None):
-        match = _MODULE.fullmatch(module.name)
-        if match and spec:
-            yield module.name, match["name"].replace("_", "-"), int(match["version"])
+        return []
+    names = [module.name for module in pkgutil.iter_modules(spec.submodule_search_locations if spec else ())]
+    return [name for name in names if split_version(name)[1] is not None]
 
 
 # -- both -------------------------------------------------------------------------------------------------------------

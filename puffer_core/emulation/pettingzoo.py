@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from puffer_core.emulation.agents import MASK, Agents
 from puffer_core.emulation.games import Arrival, ParallelGame, TurnGame
 from puffer_core.emulation.making import made
+from puffer_core.emulation.values import to_number
 from puffer_core.env import Array, PufferEnv, Step, check_spaces, put_actions
 from puffer_core.errors import EnvError, UsageError, shortened
 
@@ -56,10 +54,7 @@ class PettingZooPufferEnv(PufferEnv):
         self._game = _game_of(self.env)
         self.takes_seed = self._game.takes_seed
         self.possible_agents = tuple(self._possible_agents())
-        try:
-            self._agents = Agents(self.possible_agents, self.env.observation_space, self.env.action_space)
-        except EnvError as error:
-            raise EnvError(f"{self._kind}: {error}", hint=error.hint) from None
+        self._agents = Agents(self._kind, self.possible_agents, self.env.observation_space, self.env.action_space)
         self.single_observation_space = self._agents.observation_space
         self.single_action_space = self._agents.action_space
         self.num_agents = len(self.possible_agents)
@@ -97,7 +92,7 @@ class PettingZooPufferEnv(PufferEnv):
             self._first = self._agents.first()
 
     def _writer(self, rows: Array, row: int) -> Callable[[Any], None]:
-        return self._agents.list[row].observation.bind(rows[row, ..., : self._widths[row]])
+        return self._agents.list[row].writer(rows[row, ..., : self._widths[row]])
 
     # -- stepping -----------------------------------------------------------------------------------------------------
 
@@ -144,8 +139,7 @@ class PettingZooPufferEnv(PufferEnv):
             raise EnvError(f"{self._kind}: no action was given for {', '.join(missing)}")
 
     def _action(self, name: Any) -> Any:
-        row = self._agents.row_of(name)
-        return self._agents.read_action(row, self.actions[row])
+        return self._agents.read_action(self._agents.row_of(name), self.actions)
 
     def _begin(self, seed: int | None) -> Arrival:
         """Start an episode in every row."""
@@ -175,7 +169,7 @@ class PettingZooPufferEnv(PufferEnv):
         is_cut = bool(arrival.truncations.get(name)) and not arrival.terminals.get(name)
         self.truncations[row], self.terminals[row] = is_cut, not is_cut
         if name in arrival.observations:
-            self._write(self._conclude[row], row, self._agents.list[row].split(arrival.observations[name])[0])
+            self._conclude[row](self._agents.list[row].split(arrival.observations[name])[0])
             self._fill_up(self.final_observations, row)
         else:
             self.final_observations[row] = self.observations[row]
@@ -187,7 +181,7 @@ class PettingZooPufferEnv(PufferEnv):
         if agent.name not in arrival.observations:
             raise EnvError(f"{self._kind}: agent `{agent.name}` is in `agents`, and no observation of it came")
         observation, mask = agent.split(arrival.observations[agent.name])
-        self._write(self._observe[row], row, observation)
+        self._observe[row](observation)
         self._fill_up(self.observations, row)
         self._present[row] = self.masks[row] = True
         if self.action_mask is not None:
@@ -216,27 +210,15 @@ class PettingZooPufferEnv(PufferEnv):
         if self.action_mask is not None:
             self.action_mask[row] = 1
 
-    def _write(self, write: Callable[[Any], None], row: int, observation: Any) -> None:
-        try:
-            write(observation)
-        except EnvError as error:
-            raise EnvError(f"{self._kind}: agent `{self.possible_agents[row]}`: {error}", hint=error.hint) from None
-
     def _fill_up(self, rows: Array, row: int) -> None:
         """Zero what an observation leaves of a row that is wider."""
         if self._widths[row] is not None:
             rows[row, self._widths[row] :] = 0
 
     def _reward(self, row: int, arrival: Arrival) -> None:
-        reward = arrival.rewards.get(self.possible_agents[row], 0.0)
-        self.rewards[row] = reward if type(reward) is float else self._number(reward, row)
-
-    def _number(self, reward: Any, row: int) -> float:
-        array: npt.NDArray[Any] = np.asarray(reward)
-        if array.size != 1 or array.dtype.kind not in "biuf":
-            name = self.possible_agents[row]
-            raise EnvError(f"{self._kind}: the reward of `{name}` is {shortened(repr(reward))}, not one real number")
-        return float(array.item())
+        name = self.possible_agents[row]
+        reward = arrival.rewards.get(name, 0.0)
+        self.rewards[row] = to_number(self._kind, f"the reward of `{name}`", reward)
 
     def _check(self, arrival: Arrival, call: str) -> None:
         """Refuse agents that have no row."""

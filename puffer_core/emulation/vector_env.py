@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from puffer_core.emulation.making import made
 from puffer_core.emulation.spaces import action_codec, observation_codec
+from puffer_core.emulation.values import ActionReader, BoxWriter, CodecWriter
 from puffer_core.env import Array, PufferEnv, Step, check_spaces, put_actions
 from puffer_core.errors import EnvError, UsageError
 
@@ -57,13 +57,16 @@ class VectorPufferEnv(PufferEnv):
         self._kind = type(self.env).__name__
         self._mode = _mode_of(self.env, autoreset_mode)
         self._resets_rows = self._mode == DISABLED or type(self.env) in (SyncVectorEnv, AsyncVectorEnv)
-        self._codec = observation_codec(self.env.single_observation_space)
-        self._action = action_codec(self.env.single_action_space)
-        self.single_observation_space = self._codec.space
-        self.single_action_space = self._action.space
+        codec, action = observation_codec(self.env.single_observation_space), action_codec(self.env.single_action_space)
+        self.single_observation_space, self.single_action_space = codec.space, action.space
         self.num_envs = self.num_agents = int(self.env.num_envs)
         check_spaces(self)
         super().__init__(buf)
+        self._read = ActionReader(self._kind, action)
+        writer = BoxWriter(self._kind, codec.space) if codec.is_identity else CodecWriter(self._kind, codec)
+        self._puts = {
+            name: [writer.bind(row) for row in getattr(self, name)] for name in ("observations", "final_observations")
+        }
         self._is_due: npt.NDArray[np.bool_] | None = None
 
     # -- stepping -----------------------------------------------------------------------------------------------------
@@ -71,7 +74,7 @@ class VectorPufferEnv(PufferEnv):
     def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[dict[str, Any]]]:
         """Start a new episode in every row; the first gets ``seed + index``, the others the seeds after that."""
         observations, infos = self.env.reset(seed=None if seed is None else seed + index)
-        self._write(self.observations, observations, None)
+        self._write("observations", observations)
         self.rewards[:], self.terminals[:], self.truncations[:], self.masks[:] = 0, False, False, True
         self._is_due = np.zeros(self.num_envs, np.bool_)
         return self.observations, self._infos(infos, self._is_due)
@@ -85,11 +88,11 @@ class VectorPufferEnv(PufferEnv):
         idle, ended = self._is_due, self._take(rewards, terminals, truncations)
         self.masks[:] = True
         if self._mode == SAME_STEP:
-            self._write(self.observations, observations, None)
+            self._write("observations", observations)
             self._write_finals(infos, ended)
         else:
-            self._write(self.final_observations, observations, ended)
-            self._write(self.observations, observations, ~ended)
+            self._write("final_observations", observations, ended)
+            self._write("observations", observations, ~ended)
             self._restart(ended)
         return self.observations, self.rewards, self.terminals, self.truncations, self._infos(infos, idle)
 
@@ -112,31 +115,27 @@ class VectorPufferEnv(PufferEnv):
             self._is_due = ended
         elif ended.any():
             observations, _ = self.env.reset(options={"reset_mask": ended.copy()})
-            self._write(self.observations, observations, ended)
+            self._write("observations", observations, ended)
 
-    def _write(self, rows: Array, observations: Any, which: npt.NDArray[np.bool_] | None) -> None:
-        """Write a batch of observations, or those rows of it, into rows."""
+    def _write(self, name: str, observations: Any, which: npt.NDArray[np.bool_] | None = None) -> None:
+        """Write a batch of observations, or those rows of it, into the array of that name."""
+        rows = getattr(self, name)
         if type(observations) is np.ndarray and observations.dtype == rows.dtype and observations.shape == rows.shape:
             if which is None:
                 rows[:] = observations
             elif which.any():
                 rows[which] = observations[which]
             return
-        for i, observation in enumerate(self._each(observations)):
-            if which is None or which[i]:
-                self._write_row(rows, i, observation)
+        each = list(self._each(observations))
+        for row in range(self.num_envs) if which is None else np.flatnonzero(which):
+            self._puts[name][row](each[row])
 
     def _each(self, observations: Any) -> Iterator[Any]:
+        """Yield the observation of each environment."""
         try:
             yield from iterate(self.env.observation_space, observations)
         except (TypeError, ValueError, KeyError) as error:
             raise EnvError(f"{self._kind} gave observations that are not of {self.env.observation_space}") from error
-
-    def _write_row(self, rows: Array, row: int, observation: Any) -> None:
-        try:
-            self._codec.write(rows[row], observation)
-        except EnvError as error:
-            raise EnvError(f"{self._kind}: environment {row}: {error}", hint=error.hint) from None
 
     def _write_finals(self, infos: Mapping[str, Any], ended: npt.NDArray[np.bool_]) -> None:
         """Write the last observations, which come in infos where the reset has replaced them."""
@@ -145,19 +144,15 @@ class VectorPufferEnv(PufferEnv):
         if "final_obs" not in infos:
             raise EnvError(f"{self._kind}: an episode ended, and infos have no `final_obs`, as SAME_STEP promises")
         finals = infos["final_obs"]
-        each = list(finals if isinstance(finals, np.ndarray | list | tuple) else self._each(finals))
+        each = list(finals if isinstance(finals, np.ndarray | list) else self._each(finals))
         for row in np.flatnonzero(ended):
-            self._write_row(self.final_observations, int(row), each[row])
+            self._puts["final_observations"][row](each[row])
 
     def _batch(self) -> Any:
         """Return the rows of actions as the vector environment takes them."""
         space = self.env.single_action_space
-        if self._action.is_identity and isinstance(space, Discrete | MultiDiscrete):
-            return self.actions.astype(self.env.action_space.dtype)
-        if self._action.is_identity and isinstance(space, Box) and np.isfinite(self.actions).all():
-            return np.clip(self.actions, space.low, space.high).astype(space.dtype)
         batch: Any = create_empty_array(space, n=self.num_envs)
-        return concatenate(space, [self._action.read(row) for row in self.actions], batch)
+        return concatenate(space, self._read(self.actions), batch)
 
     def _infos(self, infos: Mapping[str, Any], idle: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
         """Return no infos, or one per row; where an episode ended those of its last step, of a mere reset none."""
