@@ -153,20 +153,23 @@ class GymnasiumPufferEnv(PufferEnv):
         self.rewards[0], self.terminals[0], self.truncations[0] = reward, terminal, truncated
         if terminal or truncated:
             self._put_final(observation)
-            self._begin(self._seeding.reset(None))
+            self.restart()
         else:
             self._put(observation)
         return info
 
+    def restart(self) -> None:
+        """Start the next episode after an end, and write its first observation."""
+        self._begin(self.env.reset())
+
     def _begin(self, result: Any) -> Info:
         """Write what the environment's ``reset`` returned, and return the info."""
-        is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
+        is_pair = type(result) is tuple and len(result) == 2 and isinstance(result[1], dict)
         if is_pair and not (self._looks_informed and self._looks_informed.contains(result)):
-            observation, info = result
-        else:
-            observation, info = result, {}
-        self._put(observation)
-        return dict(info)
+            self._put(result[0])
+            return dict(result[1])
+        self._put(result)
+        return {}
 
     def as_info(self, info: Any) -> Info:
         """Return an info as a dict.

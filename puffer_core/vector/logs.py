@@ -89,7 +89,7 @@ class LogSums:
         """Add one step; ``last`` are the infos that came with the end of an episode."""
         if count := int(np.count_nonzero(logged)):
             self._rows += count
-            self._sums += log[logged].sum(axis=0, dtype=np.float64)
+            self._sums += np.add.reduce(log[logged], 0, np.float64)
         for info in infos:
             self._every.add(info)
         for info in last:

@@ -34,6 +34,7 @@ class Singles:
         self._rewards, self._terminals, self._truncations = (
             arrays[name] for name in ("rewards", "terminals", "truncations")
         )
+        self._observations, self._finals = arrays["observations"], arrays["final_observations"]
         self._reader, self._write_all = envs[0].reader, envs[0].writer.bind_all(arrays["observations"])
         self.refresh()
 
@@ -83,7 +84,7 @@ class Singles:
             infos, has_infos = [self._take(row, result) for row, result in enumerate(results)], True
         else:
             for row in rows:
-                self._take(row, results[row])
+                self._end(row, results[row])
         ended = [row for row in rows if self._terminals[row] or self._truncations[row]]
         if not has_infos:
             return ended, []
@@ -99,6 +100,16 @@ class Singles:
             return None
         ended = [_rows_not_false(column) for column in flags if column.count(False) < len(column)]
         return ended[0] if len(ended) == 1 else sorted(set().union(*ended))
+
+    def _end(self, row: int, result: Any) -> None:
+        """Finish a row whose reward and observation are written."""
+        if len(result) != 5 or type(result[2]) is not bool or type(result[3]) is not bool:
+            self._take(row, result)
+            return
+        self._finals[row] = self._observations[row]
+        self._terminals[row] = result[2]
+        self._truncations[row] = not result[2]
+        self._envs[row].restart()
 
     def _take(self, row: int, result: Any) -> dict[str, Any]:
         try:
