@@ -98,20 +98,21 @@ class GymnasiumVector(VectorEnv[Any, Any, Any]):
         return final
 
     def _final_info(self, ended: Array) -> dict[str, Any]:
-        """Return the log of the rows that ended, field by field."""
+        """Return the log of the rows that ended, field by field; what is not a number there is left out."""
         told = ended & self.vector.logged
         info: dict[str, Any] = {}
         for column, field in enumerate(self.vector.log_fields if told.any() else ()):
-            info[field] = np.where(told, self.vector.log[:, column], 0.0).astype(np.float32)
-            info[f"_{field}"] = told.copy()
+            values = self.vector.log[:, column]
+            has_value = told & ~np.isnan(values)
+            if has_value.any():
+                info |= {field: np.where(has_value, values, np.float32(0)), f"_{field}": has_value}
         return info
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a picture or a text of every instance, None without a `render_mode`."""
         if self.render_mode is None:
             return None
-        mode = None if self.render_mode == "rgb_array" else self.render_mode
-        return tuple(self.vector.render(index, mode) for index in range(self.vector.num_envs))
+        return tuple(self.vector.render(index, self.render_mode) for index in range(self.vector.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the vector."""

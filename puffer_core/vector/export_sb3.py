@@ -152,7 +152,7 @@ class SB3Vector(VecEnv):
 
     def get_images(self) -> Sequence[Any]:
         """Return a picture of each instance."""
-        return [self.vector.render(index) for index in range(self.vector.num_envs)]
+        return [self.vector.render(index, "rgb_array") for index in range(self.vector.num_envs)]
 
     def _action_masks(self, row: int) -> Array:
         assert self.vector.action_mask is not None
@@ -160,4 +160,4 @@ class SB3Vector(VecEnv):
         return mask
 
     def _render(self, row: int) -> Any:
-        return self.vector.render(row // self.vector.agents_per_env)
+        return self.vector.render(row // self.vector.agents_per_env, "rgb_array")

@@ -114,7 +114,7 @@ class Tally(PufferEnv):
     """Counts; one agent whose reward is the tick; terminal at ``limit``, with infos at every step."""
 
     def __init__(self, buf: Any = None, limit: int = 5, agents: int = 1) -> None:
-        self.single_observation_space = Box(-1, 999, (1,), np.float32)
+        self.single_observation_space = Box(-1, 1e6, (1,), np.float32)
         self.single_action_space = Discrete(3)
         self.num_agents, self.limit = agents, limit
         super().__init__(buf)

@@ -334,7 +334,11 @@ def test_resumed_training_behind_wrappers_equals_the_uninterrupted_one(tmp_path:
         (Tally, {"grayscale": True}, r"wrap.grayscale can't be applied to Box\(.*\): it takes pictures of three"),
         (Tally, {"resize": "8x8"}, r"wrap.resize=8x8 can't be applied to Box\(.*\): it takes pictures"),
         (Tally, {"clip_action": True}, r"wrap.clip_action can't be applied to Discrete\(3\): it takes a Box"),
-        (Tally, {"frame_stack": 3, "grayscale": True}, r"wrap.grayscale can't be applied to Box\(-1.0, 999.0, \(3,\)"),
+        (
+            Tally,
+            {"frame_stack": 3, "grayscale": True},
+            r"wrap.grayscale can't be applied to Box\(-1.0, 1000000.0, \(3,\)",
+        ),
         (Nested, {"frame_stack": 3}, r"wrap.frame_stack=3 can't be applied to FlatBox.* can't be told apart again"),
         (Nested, {"resize": "3x3"}, r"wrap.resize=3x3 can't be applied to FlatBox"),
         (Mixed, {"clip_action": True}, r"wrap.clip_action can't be applied to FlatActions"),
@@ -362,14 +366,14 @@ def test_an_unknown_wrapper_names_the_closest() -> None:
 
 def test_wrappers_of_instances_are_refused_for_environments_in_c() -> None:
     with pytest.raises(
-        OptionError, match="wrap.time_limit=9 is for environments in Python, counter is one in C"
+        OptionError, match=r"wrap.time_limit=9 is for environments in Python, counter is one in C"
     ) as caught:
         vector.make(counter_table(), 2, wrap={"time_limit": 9})
     assert caught.value.hint == "its own parameter --env.limit may do it"
-    with pytest.raises(OptionError, match="wrap.action_repeat=4 is for environments in Python") as caught:
+    with pytest.raises(OptionError, match=r"wrap.action_repeat=4 is for environments in Python") as caught:
         vector.make(counter_table(), 2, wrap={"action_repeat": 4})
     assert caught.value.hint == "it would need a parameter of its own for that"
-    with pytest.raises(OptionError, match="wrap.episode_stats=True is for"):
+    with pytest.raises(OptionError, match=r"wrap.episode_stats=True is for"):
         vector.describe(counter_table(), wrap={"episode_stats": True})
 
 

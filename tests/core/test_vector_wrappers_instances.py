@@ -150,7 +150,7 @@ def test_an_end_at_the_limit_is_terminal() -> None:
 
 
 def test_time_limit_refuses_environments_that_log_themselves() -> None:
-    with pytest.raises(OptionError, match="wrap.time_limit=9 can't be applied to Count: it logs score, perf") as caught:
+    with pytest.raises(OptionError, match=r"wrap.time_limit=9 can't be applied to Count: it logs score,") as caught:
         open_(Count, time_limit=9)
     assert "a parameter for it" in caught.value.hint
 
@@ -239,6 +239,12 @@ def test_seeds_limits_and_parameters_reach_through() -> None:
         assert opened.reset(7)[0][:, 0].tolist() == [700, 800]
         with pytest.raises(OptionError, match="Tally has no parameters that change while running: speed"):
             opened.set_params(speed=1)
+
+
+def test_pictures_reach_through() -> None:
+    with open_(Count, 2, action_repeat=2, reward_scale=2.0) as opened:
+        opened.reset(0)
+        assert opened.render(1, "rgb_array").shape == (21, 31, 3)
 
 
 def test_an_environment_whose_wrapper_is_refused_is_closed() -> None:

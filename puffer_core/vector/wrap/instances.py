@@ -71,9 +71,10 @@ class EnvWrapper(PufferEnv):
         """Close the environment inside."""
         self.env.close()
 
-    def render(self, **options: Any) -> Any:
+    def render(self, mode: str | None = None) -> Any:
         """Return what the environment inside renders."""
-        return self.env.render(**options)
+        render: Callable[..., Any] = self.env.render
+        return render(mode=mode) if accepts(render, "mode") else render()
 
     def set_params(self, **values: Any) -> None:
         """Change parameters of the environment inside."""
