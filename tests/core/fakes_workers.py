@@ -51,7 +51,7 @@ class Picture(gymnasium.Env[Any, Any]):
 
     def observe(self) -> Any:
         picture = np.full((4, 3, 2), self.mark, np.uint8)
-        picture[0] = self.tick
+        picture[0] = self.tick % 256
         return picture
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
