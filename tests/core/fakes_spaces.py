@@ -58,3 +58,39 @@ def same(left: Any, right: Any) -> bool:
         return isinstance(left, tuple) and len(left) == len(right) and all(map(same, left, right))
     left, right = np.asarray(left), np.asarray(right)
     return left.shape == right.shape and bool((left == right).all())
+
+
+class Sentry:
+    """A task that needs every leaf and both heads; each step shows a new situation, and an episode has eight.
+
+    The right ``move`` is the side, two further where ``flip`` is set; the right ``aim`` is the wind. Each is worth half
+    a point: 4 of the 8 points of an episode can be had without either head.
+    """
+
+    LENGTH = 8
+    observation_space = spaces.Dict(
+        {"side": spaces.Discrete(4, start=1), "wind": spaces.Box(-1, 1, (2,)), "flip": spaces.MultiBinary(1)}
+    )
+    action_space = spaces.Dict({"move": spaces.Discrete(4), "aim": spaces.Box(-1, 1, (2,))})
+
+    def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        if seed is not None:
+            self.rng = np.random.default_rng(seed)
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        seen = self.seen
+        is_right = action["move"] == (seen["side"] - 1 + 2 * seen["flip"][0]) % 4
+        reward = 0.5 * is_right + 0.5 * (1.0 - np.abs(action["aim"] - seen["wind"]).mean())
+        self.time += 1
+        return self._look(), float(reward), self.time == self.LENGTH, False, {}
+
+    def _look(self) -> dict[str, Any]:
+        self.seen = {
+            "side": int(self.rng.integers(1, 5)),
+            "wind": self.rng.uniform(-1, 1, 2).astype(np.float32),
+            "flip": self.rng.integers(0, 2, 1).astype(np.int8),
+        }
+        return dict(self.seen)
