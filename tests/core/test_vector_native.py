@@ -231,6 +231,7 @@ def test_a_broken_backend_stops_only_those_who_name_it(table, monkeypatch):
         vector.make(table, backend="cluster")
     with pytest.raises(PluginError, match="no_such_module"):
         vector.make(table, backend="missing")
+    del specs["multiprocessing"], specs["ray"]
     with pytest.raises(OptionError, match="cluster: it can't be asked: RuntimeError: no driver"):
         vector.make(table, num_envs=4, num_workers=2)
 
