@@ -46,11 +46,13 @@ BATCH: dict[str, type[Wrapper]] = {
     cls.key: cls for cls in (FrameStack, ClipAction, Resize, Grayscale, RewardClip, RewardScale, RewardNormalize)
 }
 INSTANCE: dict[str, type[EnvWrapper]] = {cls.key: cls for cls in (ActionRepeat, TimeLimit, EpisodeStats)}
-_DISTURBED = {
-    "action_repeat": ("frame_stack", "reward_clip", "reward_normalize"),
-    "episode_stats": ("reward_clip", "reward_scale", "reward_normalize"),
+_INSIDE = "acts inside each environment"
+_NOT_BEHIND: dict[str, tuple[str, tuple[str, ...]]] = {
+    "action_repeat": (_INSIDE, ("frame_stack", "reward_clip", "reward_normalize")),
+    "episode_stats": (_INSIDE, ("reward_clip", "reward_scale", "reward_normalize")),
+    "grayscale": ("takes the colours of one picture", ("frame_stack",)),
 }
-"""Wrappers of instances, and those of batches that must not be listed before them: the result would be another one."""
+"""Why a wrapper can't be listed behind others, and which: the result would be something else than the order says."""
 _LIKE = {"action_repeat": ("skip", "repeat"), "time_limit": ("max_", "limit", "length"), "episode_stats": ()}
 """Parts of the names of parameters with which environments in C do the same themselves."""
 
@@ -77,10 +79,10 @@ def checked(wrap: Mapping[str, object] | None) -> dict[str, Any]:
 
 
 def _check_order(keys: list[str]) -> None:
-    for key, disturbed in _DISTURBED.items():
-        before = [other for other in keys[: keys.index(key)] if other in disturbed] if key in keys else []
+    for key, (reason, others) in _NOT_BEHIND.items():
+        before = [other for other in keys[: keys.index(key)] if other in others] if key in keys else []
         if before:
-            msg = f"wrap.{key} is listed behind wrap.{before[0]}, and acts inside each environment"
+            msg = f"wrap.{key} is listed behind wrap.{before[0]}, and {reason}"
             raise OptionError(msg, hint=f"list {key} before {before[0]}")
 
 
@@ -133,7 +135,6 @@ def _wrapped(source: Source, wrap: Mapping[str, Any]) -> Source:
     keys = [key for key in wrap if key in INSTANCE]
     if keys and source.table is not None:
         _refuse_native(source, keys[0], wrap[keys[0]])
-    # The class is called with the environment first.
     wraps: tuple[Callable[[PufferEnv], PufferEnv], ...] = tuple(partial(_around, key, wrap[key]) for key in keys)
     return replace(source, wraps=(*source.wraps, *wraps))
 
