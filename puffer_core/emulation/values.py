@@ -110,28 +110,22 @@ class BoxWriter:
         if not self._shape:
             return lambda observations: False
         length, dtype = self._shape[0], self._dtype
-        if len(self._shape) == 1 and rows[0].nbytes <= _SMALL:
-            out = memoryview(rows.reshape(-1).view(np.uint8))
+        is_flat = len(self._shape) == 1 and rows[0].nbytes <= _SMALL
+        out, flat = rows.reshape(-1).view(np.uint8).data, rows.reshape(-1, *self._shape[1:])
 
-            def join(observations: Sequence[Any]) -> bool:
-                count = len(observations)
-                if [*map(len, observations)].count(length) < count or [*map(_DTYPE_OF, observations)].count(
-                    dtype
-                ) < count:
-                    return False
-                out[:] = b"".join(observations)
-                return True
-
-            return join
-        flat = rows.reshape(-1, *self._shape[1:])
-
-        def concatenate(observations: Sequence[Any]) -> bool:
-            if [*map(len, observations)].count(length) < len(observations):
+        def write(observations: Sequence[Any]) -> bool:
+            count = len(observations)
+            if [*map(len, observations)].count(length) < count:
                 return False
-            np.concatenate(observations, out=flat, casting="equiv")
+            if not is_flat:
+                np.concatenate(observations, out=flat, casting="equiv")
+            elif [*map(_DTYPE_OF, observations)].count(dtype) < count:
+                return False
+            else:
+                out[:] = b"".join(observations)
             return True
 
-        return concatenate
+        return write
 
     def _convert(self, observation: Any) -> Array:
         array = to_array(self._owner, "observation", observation)

@@ -19,6 +19,8 @@ EPISODE_FIELDS = ("score", "perf", "episode_return", "episode_length")
 """What is logged for an environment without log fields of its own: ``score`` is the return where no info gives one,
 ``perf`` is not a number where none does."""
 _SCORE, _PERF, _RETURN, _LENGTH = range(4)
+_HELD = 64
+"""Steps whose log rows are kept to be added up together, which costs less."""
 
 
 class EpisodeStats:
@@ -80,6 +82,7 @@ class LogSums:
 
     def _clear(self) -> None:
         self._rows = 0
+        self._held: list[Array] = []
         self._sums = np.zeros(len(self._fields))
         self._every, self._last = InfoSums(self._fields), InfoSums(self._fields)
 
@@ -89,14 +92,23 @@ class LogSums:
         """Add one step; ``last`` are the infos that came with the end of an episode."""
         if count := int(np.count_nonzero(logged)):
             self._rows += count
-            self._sums += np.add.reduce(log[logged], 0, np.float64)
+            self._held.append(log[logged])
+            if len(self._held) == _HELD:
+                self._fold()
         for info in infos:
             self._every.add(info)
         for info in last:
             self._at_ends |= self._last.add(info)
 
+    def _fold(self) -> None:
+        """Add up the rows that are held."""
+        if self._held:
+            self._sums += np.concatenate(self._held).sum(axis=0, dtype=np.float64)
+            self._held = []
+
     def take(self) -> LogSums:
         """Return everything since the last drain, for `absorb` elsewhere, and begin anew."""
+        self._fold()
         taken = LogSums(self._fields)
         taken._at_ends = set(self._at_ends)
         taken._rows, taken._sums, taken._every, taken._last = self._rows, self._sums, self._every, self._last
@@ -105,6 +117,7 @@ class LogSums:
 
     def absorb(self, other: LogSums) -> None:
         """Add everything that other sums hold, as those of a worker."""
+        other._fold()
         self._at_ends |= other._at_ends
         self._rows += other._rows
         self._sums += other._sums
@@ -113,6 +126,7 @@ class LogSums:
 
     def drain(self) -> dict[str, float] | None:
         """Return the means over rows and infos, and the number ``n`` of rows (else of infos); None without any."""
+        self._fold()
         every = {key: mean for key, mean in self._every.means().items() if key not in self._at_ends}
         means = {**every, **self._last.means()}
         weight = self._rows or max((self._every.weights[key] for key in means), default=0.0)

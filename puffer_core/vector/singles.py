@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,13 @@ class Singles:
         self._rewards[:] = rewards
         if not self._write_all(observations):
             return None
-        ended = [_rows_not_false(column) for column in flags if column.count(False) < len(column)]
+        ended: list[list[int]] = []
+        for column in flags:
+            count = len(column) - column.count(False)
+            if count:
+                ended.append([*compress(range(len(column)), column)])
+                if len(ended[-1]) < count:
+                    return None
         return ended[0] if len(ended) == 1 else sorted(set().union(*ended))
 
     def _end(self, row: int, result: Any) -> None:
@@ -116,8 +123,3 @@ class Singles:
             return self._envs[row].take(result)
         except EnvError as error:
             raise EnvError(f"environment {row}: {error}", hint=error.hint) from error
-
-
-def _rows_not_false(column: tuple[Any, ...]) -> list[int]:
-    no = np.False_
-    return [row for row, flag in enumerate(column) if flag is not False and flag is not no]
