@@ -78,7 +78,7 @@ class Case:
 
     env: Any
     params: Mapping[str, Any] = field(default_factory=dict)
-    is_random: bool = True
+    is_random: bool | None = None
     steps: int = _STEPS
     name: str = _OPENS
     plugin_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -113,14 +113,14 @@ class Probe:
 
 
 def check(
-    env: Any, params: Mapping[str, Any] | None = None, *, is_random: bool = True, isolated: bool | None = None
+    env: Any, params: Mapping[str, Any] | None = None, *, is_random: bool | None = None, isolated: bool | None = None
 ) -> Report:
     """Run the conformance kit on an environment.
 
     Args:
         env: Its name, ``module:attribute`` or ``path/to/file.py:Class``; or a class, a factory, a spec, a capsule.
         params: Parameters of the environment.
-        is_random: Whether two seeds have to give two trajectories; False where nothing is drawn at random.
+        is_random: Whether two seeds have to give two trajectories; None: where episodes without a seed differ.
         isolated: Whether checks run in a child process, where a crash or a hang fails one check. None: where ``env`` is
             a text, so that a child can find it.
 

@@ -18,6 +18,6 @@ def command(context: click.Context, env: str, as_json: bool, deterministic: bool
     """
     from puffer_core.check import check, params_of
 
-    report = check(env, params_of(env, options.parse(context.args)), is_random=not deterministic)
+    report = check(env, params_of(env, options.parse(context.args)), is_random=False if deterministic else None)
     emit(report.as_dict(), as_json, check_summary)
     return 0 if report.is_ok else 1

@@ -3,6 +3,7 @@
 Subclass `EnvContract` in a test file, name the environment, and pytest does the rest.
 """
 
+from puffer_core.testing.backends import BackendContract
 from puffer_core.testing.contract import BreachError, ContractWarning
 from puffer_core.testing.envs import EnvContract
 from puffer_core.testing.isolated import Outcome, run_isolated
@@ -10,6 +11,7 @@ from puffer_core.testing.params import ParamCase, cross_cases, illegal_cases, is
 from puffer_core.testing.rollouts import Digest, head_sizes, play, random_actions, random_bits
 
 __all__ = [
+    "BackendContract",
     "BreachError",
     "ContractWarning",
     "Digest",

@@ -138,7 +138,7 @@ class Contract:
         params: Parameters of the one that is tested.
         steps: Steps of random play per test; enough for some episodes to end.
         resets: Resets over which memory may not grow.
-        is_random: Whether two seeds give two trajectories.
+        is_random: Whether two seeds give two trajectories; None: where episodes without a seed differ.
         limits: What its framework can't give (`EnvSpec.limits`), on top of what its spec says.
     """
 
@@ -147,7 +147,7 @@ class Contract:
     params: Mapping[str, object] = {}
     steps: int = 400
     resets: int = 1000
-    is_random: bool = True
+    is_random: bool | None = True
     limits: tuple[str, ...] = ()
 
     # -- making -------------------------------------------------------------------------------------------------------

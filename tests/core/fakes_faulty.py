@@ -203,6 +203,15 @@ class SeedIgnored(Walkers):
         return super().reset(None if seed is None else 7, index)
 
 
+class Constant(Walkers):
+    """Nothing is drawn at random, so that no seed matters."""
+
+    def begin(self, which: Any) -> None:
+        super().begin(which)
+        self.places[which] = 0
+        self.observe()
+
+
 @fault("two_instances_with_one_seed_differ", "gave one trajectory")
 class IndexIgnored(Walkers):
     def reset(self, seed: int | None = None, index: int = 0) -> Any:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes_faulty import FAULTS, RIGHT, WARNED, Fault, Plain, SeedIgnored, Worded
+from fakes_faulty import FAULTS, RIGHT, WARNED, Constant, Fault, Plain, SeedIgnored, Worded
 
 from puffer_core import plugins
 from puffer_core.check import Case, Finding, Report, check, check_names, probe, run_check
@@ -86,6 +87,11 @@ def test_two_seeds_may_agree_where_nothing_is_random() -> None:
     failed = [finding.name for finding in check(SeedIgnored).failed]
     assert failed == ["two_seeds_give_two_trajectories"]
     assert check(SeedIgnored, is_random=False).is_ok
+    case = Case(Constant, name="two_seeds_give_two_trajectories")
+    assert run_check(case).failure is None
+    assert "no seed makes a difference" in run_check(case).warnings[0].reason
+    assert run_check(replace(case, is_random=True)).failure is not None
+    assert run_check(replace(case, is_random=False)).warnings == ()
 
 
 def test_crash_costs_one_check_and_names_the_signal(isolated_path: None) -> None:
