@@ -25,6 +25,7 @@ EXTRAS = ("box2d", "mujoco", "pettingzoo")
 _PACKAGES = ("butterfly", "classic", "sisl", "atari")
 """Parts of PettingZoo, each with an extra of its own there."""
 _IN_OUR_EXTRA = ("mpe2", "butterfly")
+_PASSED = ("self", "args", "kwargs")
 
 
 # -- gym/* ------------------------------------------------------------------------------------------------------------
@@ -145,6 +146,12 @@ class Game:
             create = next(getattr(loaded, name) for name in names.split("|") if hasattr(loaded, name))
         return create(**{**self.kwargs, **kwargs})
 
+    def constructor(self) -> Callable[..., Any] | None:
+        """Return what takes the arguments that the entry point passes on, or None where that is not known."""
+        return _constructor(
+            f"{self.entry_point.partition(':')[0]}:raw_env" if isinstance(self.entry_point, str) else None
+        )
+
 
 def list_pettingzoo() -> list[str]:
     """Return the environments of PettingZoo, and of MPE2 where it is installed, sorted, without versions."""
@@ -173,7 +180,7 @@ def make_pettingzoo(name: str, /, **kwargs: Any) -> Any:
         known = game.package in (*_IN_OUR_EXTRA, *_PACKAGES)
         raise _lacking(f"pettingzoo/{found}", error, extra if known else None) from error
     except TypeError as error:
-        _refuse_argument(f"pettingzoo/{found}", error, kwargs, None)
+        _refuse_argument(f"pettingzoo/{found}", error, kwargs, game.constructor())
 
 
 def _game(name: str) -> tuple[str, Game]:
@@ -256,6 +263,6 @@ def _refuse_argument(name: str, error: TypeError, kwargs: dict[str, Any], make: 
     match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if match is None or match[1] not in kwargs:
         raise error
-    legal = [] if make is None else [key for key in inspect.signature(make).parameters if key not in ("args", "kwargs")]
+    legal = [] if make is None else [key for key in inspect.signature(make).parameters if key not in _PASSED]
     hint = f"it takes {shortened(', '.join(legal), 200)}" if legal else None
     raise OptionError(f"{name} takes no parameter `{match[1]}`", hint=hint) from error

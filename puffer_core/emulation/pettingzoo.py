@@ -162,13 +162,17 @@ class PettingZooPufferEnv(PufferEnv):
                 self._reward(row, arrival)
                 self._show(row, arrival)
             return
-        self._reward(row, arrival)
         if name in arrival.live:
+            self._reward(row, arrival)
             self._show(row, arrival)
             return
         is_cut = bool(arrival.truncations.get(name)) and not arrival.terminals.get(name)
         self.truncations[row], self.terminals[row] = is_cut, not is_cut
-        if name in arrival.observations:
+        # Of an agent that is gone and has no flag, not even False, dicts hold padding at most.
+        has_flag = name in arrival.terminals or name in arrival.truncations
+        if has_flag:
+            self._reward(row, arrival)
+        if has_flag and name in arrival.observations:
             self._conclude[row](self._agents.list[row].split(arrival.observations[name])[0])
             self._fill_up(self.final_observations, row)
         else:

@@ -77,6 +77,15 @@ class Schedule(ParallelEnv):
         return self.observe(shown), rewards, terminals, truncations, {agent: {} for agent in shown}
 
 
+class Poisoned(Schedule):
+    """Agents come and go, and whoever is absent is given NaN."""
+
+    def __init__(self) -> None:
+        events = {2: {"agent_1": "terminate"}, 4: {"agent_3": "enter"}, 5: {"agent_0": "vanish"}}
+        events[9] = {"agent_2": "truncate", "agent_3": "terminate"}
+        super().__init__(events, agents=5, absent=("agent_3", "agent_4"), poison=True)
+
+
 class Spaces(ParallelEnv):
     """Two agents with spaces of one's choice; both get samples and keep what they were given."""
 
