@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-import gymnasium
-import numpy as np
-import numpy.typing as npt
-
 from puffer_core import vector
+from puffer_core.vector.probe import random_batches
 
 AGENTS = 4096
 """Agents of a measurement where nothing else is asked for."""
@@ -58,7 +55,7 @@ class EnvBench:
         self.num_envs, self.threads = num_envs, threads
         self._vector = vector.make(name, num_envs=num_envs, params=params, num_threads=threads)
         self.name, self.num_agents = self._vector.name, self._vector.num_agents
-        self._batches = _random_batches(self._vector.single_action_space, self.num_agents)
+        self._batches = random_batches(self._vector.single_action_space, self.num_agents, BATCHES)
         self._vector.reset(seed=0)
         self._next = 0
 
@@ -121,15 +118,3 @@ def bench_env(
 def default_instances(name: str, params: Mapping[str, object] | None = None) -> int:
     """Return how many environments have `AGENTS` agents together."""
     return max(1, AGENTS // vector.describe(name, params)[2])
-
-
-def _random_batches(space: gymnasium.Space[Any], rows: int) -> list[npt.NDArray[Any]]:
-    """Return the ring of action batches."""
-    rng = np.random.default_rng(0)
-    if isinstance(space, gymnasium.spaces.Box):
-        low, high = space.low, space.high
-        return [rng.uniform(low, high, (rows, *space.shape)).astype(np.float32) for _ in range(BATCHES)]
-    if isinstance(space, gymnasium.spaces.MultiDiscrete):
-        return [rng.integers(0, space.nvec, (rows, len(space.nvec))).astype(np.int32) for _ in range(BATCHES)]
-    assert isinstance(space, gymnasium.spaces.Discrete)
-    return [rng.integers(0, int(space.n), rows).astype(np.int32) for _ in range(BATCHES)]

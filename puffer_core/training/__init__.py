@@ -208,6 +208,7 @@ class _Command:
         self._explain(prepared)
         trainer: Trainer = plugins.resolve(prepared.trainer.make)(prepared.job, prepared.plan)
         try:
+            self._reporter.say(trainer.vector.backend_note)
             if directory is None:
                 directory = RunDirectory.create(prepared.job.config, prepared.job.env_name)
                 directory.acquire()

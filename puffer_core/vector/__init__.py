@@ -15,7 +15,7 @@ from puffer_core.env import Space
 from puffer_core.errors import OptionError, shortened
 from puffer_core.specs import VectorJob
 from puffer_core.vector.base import Vector
-from puffer_core.vector.choice import choose
+from puffer_core.vector.choice import choose, second_thoughts
 from puffer_core.vector.counts import check_counts
 from puffer_core.vector.multiprocessing import Multiprocessing
 from puffer_core.vector.multiprocessing import supports as multiprocessing_supports
@@ -114,8 +114,8 @@ def make(
     if not isinstance(backend, str) and not callable(backend):
         raise OptionError(f"backend={shortened(repr(backend))} is not `auto`, the name of a backend or its class")
     if isinstance(backend, str):
-        job = _job(env, num_envs, params, (num_workers, batch_size, zero_copy))
-        make_vector, backend_name, note = choose(backend, job)
+        job, source = _job(env, num_envs, params, (num_workers, batch_size, zero_copy))
+        make_vector, backend_name, note = choose(backend, job, source)
     else:
         make_vector, backend_name, note = backend, "", ""
     options = {"start_method": start_method, "timeout": timeout, "sync_traj": sync_traj}
@@ -140,7 +140,7 @@ def make(
 def open_vector(
     config: Config, spec: EnvSpec, *, num_envs: int, name: str | None = None, first_index: int = 0
 ) -> Vector:
-    """Open the vector that a configuration asks for.
+    """Open the vector that a configuration asks for; its note says where another backend would be faster.
 
     Args:
         config: Sections ``env``, ``vec`` and the seed are used.
@@ -156,9 +156,9 @@ def open_vector(
         inner = params.get("num_envs", "auto")
         inner = inner if isinstance(inner, int) and num_envs % inner == 0 else num_envs
         params["num_envs"], objects = inner, num_envs // inner
-    vec = config.vec
-    return make(
-        source_of(spec, params, name),
+    vec, source = config.vec, source_of(spec, params, name)
+    vector = make(
+        source,
         objects,
         vec.backend,
         num_workers=vec.num_workers,
@@ -172,6 +172,9 @@ def open_vector(
         timeout=vec.timeout or None,
         wrap=config.wrap,
     )
+    job, _ = _job(source, objects, None, (vec.num_workers, vec.batch_size, vec.zero_copy))
+    vector.backend_note += second_thoughts(vector.backend, job, source)
+    return vector
 
 
 def describe(
@@ -206,9 +209,11 @@ def _taken(options: dict[str, Any], make_vector: Callable[..., Vector], backend:
     return taken
 
 
-def _job(env: Any, num_envs: int, params: Any, split: tuple[Any, Any, bool]) -> VectorJob:
-    """Describe for a backend what it is asked to open; a sequence of environments has no name and no table."""
+def _job(env: Any, num_envs: int, params: Any, split: tuple[Any, Any, bool]) -> tuple[VectorJob, Source | None]:
+    """Describe for a backend what it is asked to open; a sequence of environments has no name, table or source."""
     source = Source("these environments")
     if not isinstance(env, list | tuple):
         source = source_of(env, None if isinstance(params, list | tuple) else params)
-    return VectorJob(source.name, source.params, source.table, num_envs, *split)
+    is_one = not isinstance(env, list | tuple) and not isinstance(params, list | tuple)
+    job = VectorJob(source.name, source.params, source.table, num_envs, *split)
+    return job, source if is_one else None

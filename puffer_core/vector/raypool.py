@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -39,6 +40,7 @@ class Pool:
     def __init__(self, address: str | None = None, options: Mapping[str, Any] | None = None) -> None:
         self._ray = _import_ray()
         self.actors: list[Any] = []
+        self._process = os.getpid()
         self._is_user = _join(self._ray, {"address": address, **(options or {})})
 
     @property
@@ -75,6 +77,8 @@ class Pool:
 
     def stop(self, timeout_s: float) -> None:
         """Let the environments close for so long, then kill the actors, and leave Ray if nobody else uses it."""
+        if os.getpid() != self._process:
+            return  # a fork of the one that all this belongs to
         actors, self.actors = self.actors, []
         if self._ray.is_initialized():
             if timeout_s > 0 and actors:

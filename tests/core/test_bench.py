@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from puffer_core import bench
 from puffer_core.bench import AGENTS, EnvBench, bench_env
+from puffer_core.vector.probe import random_batches
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def test_measure_counts_agent_steps_and_goes_on(table):
     ids=["discrete", "multi-discrete", "box"],
 )
 def test_batches_are_legal_and_differ(space, dtype, shape):
-    batches = bench._random_batches(space, 5)
-    assert len(batches) == bench.BATCHES
+    batches = random_batches(space, 5, 64)
+    assert len(batches) == 64
     assert {(batch.dtype, batch.shape) for batch in batches} == {(np.dtype(dtype), shape)}
     assert all(space.contains(row) for batch in batches for row in batch)
     assert not np.array_equal(batches[0], batches[1])
