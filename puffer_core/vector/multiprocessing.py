@@ -21,7 +21,7 @@ from puffer_core.vector.faults import death, hang
 from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, SPIN_S, STEP
 from puffer_core.vector.logs import LogSums
 from puffer_core.vector.native import cores
-from puffer_core.vector.processes import Crew, EndedError
+from puffer_core.vector.processes import FAULT_GRACE_S, Crew, EndedError
 from puffer_core.vector.rows import Rows
 from puffer_core.vector.shared import map_arrays, open_region
 from puffer_core.vector.source import Source, sources_of
@@ -352,6 +352,7 @@ class Multiprocessing(Vector):
     def _fail(self, error: PufferError) -> NoReturn:
         """Close the vector and raise."""
         self._phase = CLOSED
+        self._crew.stop(FAULT_GRACE_S)
         self._close()
         raise error
 

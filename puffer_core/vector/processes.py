@@ -23,8 +23,8 @@ from puffer_core.vector.links import Link, is_readable, spin
 from puffer_core.vector.worker import ONE_THREAD, Task
 
 METHODS = ("auto", "fork", "spawn", "forkserver")
-GRACE_S = 1.0
-"""How long workers have to close their environments before they are ended."""
+GRACE_S, FAULT_GRACE_S = 1.0, 0.5
+"""How long workers have to close their environments before they are ended; the second after a fault in one of them."""
 
 _starting = threading.Lock()
 """Held while a worker is started: no other may inherit pipes that are not yet known as this process's own."""
@@ -136,14 +136,14 @@ class Crew:
         return self._heard(events, readers)
 
     def _heard(self, events: Sequence[tuple[int, int]], readers: Mapping[int, int]) -> list[int]:
-        """Return the workers behind events: words first, then those that have ended."""
-        heard = [readers[fd] for fd, _ in events if fd in readers]
-        for number in [] if heard else [self._ends[fd] for fd, _ in events]:
-            # An end is told to the parent by the system, and may come before the last word was looked for.
-            if not is_readable(self.links[number].reader):
+        """Return the workers behind events; that one has ended may be told before its last word is read."""
+        heard: dict[int, None] = {}
+        for fd, _ in events:
+            number = readers[fd] if fd in readers else self._ends[fd]
+            if fd in self._ends and not is_readable(self.links[number].reader):
                 raise EndedError(number)
-            heard.append(number)
-        return heard
+            heard[number] = None
+        return list(heard)
 
     def exit_code(self, number: int) -> int | None:
         """Return the exit status of a worker that has ended; negative is a signal, None not known."""
@@ -156,17 +156,17 @@ class Crew:
         """End one worker at once."""
         self._processes[number].kill()
 
-    def stop(self) -> None:
-        """End all workers: let them close their environments, but for no longer than about a second in all."""
+    def stop(self, grace_s: float = GRACE_S) -> None:
+        """End all workers, after so many seconds at the most in which they may close their environments."""
         if self._is_stopped:
             return
         self._is_stopped = True
         for link in self.links:
             _close(link.writer)
-        self._join(GRACE_S)
+        self._join(grace_s)
         for process in self._alive():
             process.terminate()
-        self._join(GRACE_S / 5)
+        self._join(grace_s / 5)
         for process in self._alive():
             process.kill()
         for process in self._processes:
