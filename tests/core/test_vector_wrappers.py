@@ -345,6 +345,7 @@ def test_resumed_training_behind_wrappers_equals_the_uninterrupted_one(tmp_path:
         (Tally, {"frame_stack": 2.5}, r"`wrap.frame_stack` = `2.5` is not a whole number"),
         (Tally, {"reward_clip": -1}, r"`wrap.reward_clip` = `-1` is out of range"),
         (Tally, {"frame_stack": 2, "action_repeat": 2}, r"wrap.action_repeat is listed behind wrap.frame_stack"),
+        (Tally, {"episode_stats": True, "time_limit": 3}, r"wrap.time_limit is listed behind wrap.episode_stats, and"),
         (Tally, {"reward_scale": 2, "episode_stats": 1}, r"wrap.episode_stats is listed behind wrap.reward_scale"),
     ],
 )

@@ -188,6 +188,18 @@ def test_episode_stats_tell_sums_over_the_episode() -> None:
         assert step(opened)[4] == []
 
 
+def test_episode_stats_tell_episodes_that_are_cut() -> None:
+    with open_(Tally, time_limit=3, episode_stats=True) as opened:
+        opened.reset(0)
+        told = [step(opened)[4] for _ in range(6)]
+        assert [len(infos) for infos in told] == [0, 0, 1] * 2
+        assert (
+            told[2]
+            == told[5]
+            == [{"speed": 6.0, "score": 10.0, "name": "t3", "episode_return": 6.0, "episode_length": 3}]
+        )
+
+
 def test_episode_stats_wait_for_the_last_agent() -> None:
     with open_(Departing, episode_stats=True) as opened:
         opened.reset(0)

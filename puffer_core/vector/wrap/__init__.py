@@ -50,6 +50,7 @@ _INSIDE = "acts inside each environment"
 _NOT_BEHIND: dict[str, tuple[str, tuple[str, ...]]] = {
     "action_repeat": (_INSIDE, ("frame_stack", "reward_clip", "reward_normalize")),
     "episode_stats": (_INSIDE, ("reward_clip", "reward_scale", "reward_normalize")),
+    "time_limit": ("would cut episodes that are never told", ("episode_stats",)),
     "grayscale": ("takes the colours of one picture", ("frame_stack",)),
 }
 """Why a wrapper can't be listed behind others, and which: the result would be something else than the order says."""

@@ -60,7 +60,7 @@ class RewardNormalize(EpisodeWrapper):
     A row's return is what came before times ``gamma`` plus the reward, from the start of its episode on. Mean and
     variance are over all returns of all rows so far, and one of 0 with variance 1 before them, so that the first
     rewards are not blown up. Rewards are not shifted. Steps of absent agents, and numbers that are not finite, count
-    for nothing.
+    for nothing. Both are saved with the environments: where those can't be saved, they begin anew as well.
 
     Args:
         vector: The vector inside.
