@@ -268,9 +268,8 @@ def _instance(
             raise OptionError(f"env_creator={shortened(repr(creator))} can't be called", hint="give it as env=")
         env = creator(*args, **(kwargs or {}))
     elif isinstance(env, type) or not hasattr(env, "action_space"):
-        raise OptionError(
-            f"env={shortened(repr(env))} is no environment", hint="give a class or factory as env_creator="
-        )
+        msg = f"env={shortened(repr(env))} is no instance of an environment"
+        raise OptionError(msg, hint="give a class or a factory as env_creator=")
     for name in ("observation_space", "action_space", "reset", "step"):
         if not hasattr(env, name):
             raise EnvError(f"{type(env).__name__} has no {name}: it is no environment of one agent")

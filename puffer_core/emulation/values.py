@@ -111,12 +111,14 @@ class BoxWriter:
             return lambda observations: False
         length, dtype = self._shape[0], self._dtype
         is_flat = len(self._shape) == 1 and rows[0].nbytes <= _SMALL
-        out, flat = rows.reshape(-1).view(np.uint8).data, rows.reshape(-1, *self._shape[1:])
+        out, flat = rows.reshape(-1).view(np.uint8).data, rows.reshape(len(rows) * length, *self._shape[1:])
 
         def write(observations: Sequence[Any]) -> bool:
             count = len(observations)
             if [*map(len, observations)].count(length) < count:
                 return False
+            if self._has_warned:
+                return self._convert_all(flat, observations)
             if not is_flat:
                 np.concatenate(observations, out=flat, casting="equiv")
             elif [*map(_DTYPE_OF, observations)].count(dtype) < count:
@@ -126,6 +128,14 @@ class BoxWriter:
             return True
 
         return write
+
+    def _convert_all(self, flat: Array, observations: Sequence[Any]) -> bool:
+        """Write observations of which some had to be converted before."""
+        array = np.concatenate(observations)
+        if array.dtype.kind not in "biuf" or _without_ones(array.shape) != _without_ones(flat.shape):
+            return False
+        flat[...] = self._cast(array.reshape(flat.shape))
+        return True
 
     def _convert(self, observation: Any) -> Array:
         array = to_array(self._owner, "observation", observation)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 from counter import counter_table
+from fakes_single import Count, Motley, Nested, Probe, make_count
 from gymnasium.spaces import Box, Discrete, Text
 
 from puffer_core import vector
+from puffer_core.emulation import GymnasiumPufferEnv
 from puffer_core.env import PufferEnv
 from puffer_core.errors import EnvError, OptionError
 
@@ -603,3 +608,165 @@ def test_an_instance_is_refused_where_it_would_be_several():
         vector.make(walk, params={"wide": True})
     with vector.make([walk, Walk()], num_envs=2) as opened:
         opened.reset(seed=1)
+
+
+# -- single agents in one loop ----------------------------------------------------------------------------------------
+
+
+FIELDS = ("observations", "rewards", "terminals", "truncations", "masks", "final_observations")
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (1,), (400,), ()])
+@pytest.mark.parametrize("values", [4, 5])
+@pytest.mark.parametrize("wild", ["none", "one", "all"])
+@pytest.mark.filterwarnings("ignore:Motley gives observations as")
+def test_the_loop_gives_what_adapters_give_alone(shape, values, wild):
+    def make(i):
+        return Motley(i, values, is_wild=wild == "all" or (wild == "one" and i == 2), shape=shape)
+
+    count, rng = 5, np.random.default_rng(0)
+    alone = [GymnasiumPufferEnv(make(i)) for i in range(count)]
+    with vector.make([make(i) for i in range(count)], count, "serial") as opened:
+        opened.reset(seed=9)
+        for i, env in enumerate(alone):
+            env.reset(seed=9, index=i)
+        returns, lengths = np.zeros(count), np.zeros(count, int)
+        for step in range(150):
+            actions = rng.integers(0, 4, count)
+            infos = opened.step(actions)[4]
+            expected = [env.step(actions[i : i + 1])[4] for i, env in enumerate(alone)]
+            assert infos == [info for each in expected for info in each], f"step {step}"
+            for name in FIELDS:
+                rows = np.concatenate([getattr(env, name) for env in alone])
+                assert np.array_equal(getattr(opened, name), rows), f"{name} at step {step}"
+            returns += opened.rewards
+            lengths += 1
+            ended = opened.terminals | opened.truncations
+            assert np.array_equal(opened.logged, ended)
+            assert np.array_equal(opened.log[ended, 2], returns[ended].astype(np.float32))
+            assert np.array_equal(opened.log[ended, 3], lengths[ended])
+            returns[ended] = lengths[ended] = 0
+
+
+@pytest.mark.parametrize(
+    "env", [Count, make_count, lambda limit, how="": make_count(limit=limit, how=how or "truncate")]
+)
+def test_every_row_is_that_of_its_environment(env):
+    with vector.make(env, num_envs=8, env_kwargs=[{"limit": 3 + i} for i in range(8)]) as opened:
+        opened.reset(seed=1)
+        for _ in range(3):
+            opened.step(np.zeros(8, int))
+        assert opened.observations.tolist() == [[1, 0]] + [[0, 3]] * 7
+        assert opened.final_observations[0].tolist() == [0, 3]
+        assert opened.truncations.tolist() == [True] + [False] * 7
+        for _ in range(7):
+            opened.step(np.zeros(8, int))
+        assert opened.observations[:, 1].tolist() == [10 % (3 + i) for i in range(8)]
+
+
+def test_returns_and_lengths_of_every_episode_are_exact():
+    with vector.make(make_count, num_envs=2, env_kwargs={"limit": 3}) as opened:
+        opened.reset(seed=1)
+        for step in range(1, 100):
+            opened.step(np.zeros(2, int))
+            assert opened.logged.all() == (step % 3 == 0)
+            if step % 3 == 0:
+                assert opened.log[:, 2:].tolist() == [[3, 3], [3, 3]]
+        assert opened.drain_log() == {"score": 3, "episode_return": 3, "episode_length": 3, "n": 66}
+
+
+@pytest.mark.parametrize("env", [Count, Nested, lambda: Probe(observation_space=Discrete(9, start=4), first=5)])
+def test_arrays_of_the_vector_are_those_of_its_adapters(env):
+    with vector.make(env, num_envs=3) as opened:
+        opened.reset(seed=1)
+        for member in opened.members:
+            assert np.shares_memory(member.env.observations, opened.observations)
+        for _ in range(8):
+            opened.step(np.zeros(opened.actions.shape, opened.actions.dtype))
+        assert opened.observations.any()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint64, np.int32])
+@pytest.mark.parametrize("strict", [False, True])
+def test_illegal_choices_are_refused_before_anything_is_stepped(dtype, strict):
+    with vector.make(Count, num_envs=3, strict=strict) as opened:
+        opened.reset(seed=1)
+        with pytest.raises(EnvError, match="Count: agent 1, head 0: action 2 is not from 0 to 1"):
+            opened.step(np.array([0, 2, 1], dtype))
+        with pytest.raises(EnvError, match=r"Count: actions are float64 \(3,\), needed are int32 \(3,\)"):
+            opened.step(np.zeros(3))
+        opened.step(np.array([0, 1, 1], dtype))
+        assert opened.observations[:, 1].tolist() == [1, 1, 1]
+        assert opened.actions.tolist() == [0, 1, 1]
+
+
+def test_environments_whose_actions_differ_are_stepped_each_its_own_way():
+    envs = [Probe(Discrete(3)), Probe(Discrete(3, start=2)), Count(), Walk()]
+    with vector.make(envs[:2], num_envs=2) as opened:
+        opened.reset(seed=1)
+        opened.step(np.array([1, 1]))
+    assert [env.actions for env in envs[:2]] == [[1], [3]]
+    with vector.make([Count(), Pairwise()], num_envs=2) as opened:
+        opened.reset(seed=1)
+        opened.step(np.array([1, 1]))
+        assert opened.observations.tolist() == [[0, 1], [7, 7]]
+
+
+class Pairwise(Probe):
+    def __init__(self):
+        first = np.full(2, 7, np.float32)
+        super().__init__(Discrete(2), Box(-1e6, 1e6, (2,), np.float32), first)
+
+
+def test_a_wrong_value_names_its_environment():
+    wrong = Probe(answer=(np.zeros(2, np.float32), "1", False, False, {}))
+    with vector.make([Probe(), wrong, Probe()], num_envs=3) as opened:
+        opened.reset(seed=1)
+        with pytest.raises(EnvError, match="environment 1: Probe gave reward='1', which is not one real number"):
+            opened.step(np.zeros(3, int))
+
+
+def test_an_exception_of_an_environment_is_its_own():
+    with vector.make(Count, num_envs=2, params=[{}, {"boom_at": 2}]) as opened:
+        opened.reset(seed=1)
+        opened.step(np.zeros(2, int))
+        with pytest.raises(RuntimeError, match="boom in env"):
+            opened.step(np.zeros(2, int))
+
+
+def test_a_step_that_is_replaced_counts_from_the_next_reset():
+    with vector.make(Count, num_envs=2) as opened:
+        opened.reset(seed=1)
+        for member in opened.members:
+            member.env.env.step = lambda action: (np.full(2, 5, np.float32), 2.0, False, False, {})
+        opened.reset(seed=1)
+        opened.step(np.zeros(2, int))
+        assert opened.observations.tolist() == [[5, 5], [5, 5]]
+        assert opened.rewards.tolist() == [2, 2]
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_episodes():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with vector.make(Informing, num_envs=64, params={"limit": 20}) as opened:
+        opened.reset(seed=1)
+        actions = np.zeros(64, int)
+
+        def run(episodes):
+            for _ in range(episodes * 20 // 64):
+                opened.step(actions)
+            gc.collect()
+            return resident()
+
+        before = run(5_000)
+        grown = run(20_000) - before
+        assert grown < 2**20
+        assert opened.drain_log()["n"] > 24_000
+
+
+class Informing(Count):
+    def step(self, action):
+        *values, _ = super().step(action)
+        return *values, {"t": self.t, "name": "x", "array": np.zeros(100)}
