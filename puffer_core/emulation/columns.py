@@ -64,8 +64,8 @@ class Columns:
             if self._bounds is not None:
                 np.clip(value, *self._bounds, out=value)
         else:
-            value = (part.astype(np.int64) + self._least).astype(self._dtype)
-        return value.reshape(self._shape)
+            value = (part.astype(np.int64) + self._least).astype(self._dtype, copy=False)
+        return value if len(self._shape) == 1 else value.reshape(self._shape)
 
     def write(self, row: Array, value: Array) -> None:
         """Write a value, checked but for its bounds, into a row.

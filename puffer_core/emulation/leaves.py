@@ -18,6 +18,7 @@ from puffer_core.errors import EnvError, ShapeError, shortened
 
 DType: TypeAlias = np.dtype[Any]
 _INT32 = np.iinfo(np.int32)
+_INTEGERS = (int, np.integer)
 _ALLOWED = "Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple"
 
 
@@ -66,11 +67,11 @@ class Leaf:
     def put(self, views: Sequence[Array], value: Any) -> None:
         """Write a value into its view, checked and converted where nothing but digits of a float get lost."""
         view = views[self.index]
-        if self._is_array and type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
-            view[...] = value
-            return
-        is_choice = self._is_choice and type(value) is int and self._low <= value <= self._high
-        view[...] = value if is_choice else self.convert(value)
+        if self._is_array:
+            fits = type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape
+        else:
+            fits = self._is_choice and isinstance(value, _INTEGERS) and self._low <= value <= self._high
+        view[...] = value if fits else self.convert(value)
 
     def get(self, raw: Array) -> Any:
         """Return a copy of the value in the bytes of a row, in the dtype of the space; an array for many rows."""
@@ -82,7 +83,7 @@ class Leaf:
         return values[self.index]
 
     def convert(self, value: Any, rows: tuple[int, ...] = ()) -> Array:
-        """Return values of ``rows``, (*rows, *shape), in the stored dtype.
+        """Return values of ``rows``, (*rows, *shape), that fit the stored dtype.
 
         Raises:
             EnvError: If the shape, the kind of number or a discrete value differs, or more than digits would be lost.
@@ -96,8 +97,11 @@ class Leaf:
             raise ShapeError(f"{self.path} has shape {array.shape}, declared is {shape}: {self.space}")
         if array.dtype.kind not in "biuf":
             raise self._refusal(value)
-        if not self._is_array and not ((array >= self._low) & (array <= self._high)).all():
-            raise self._refusal(value)
+        if not self._is_array:
+            if not ((array >= self._low) & (array <= self._high)).all():
+                raise self._refusal(value)
+            if array.dtype.kind != "f":
+                return array
         with np.errstate(over="ignore", invalid="ignore"):
             cast = array.astype(self.dtype)
         if self.dtype.kind == "f":

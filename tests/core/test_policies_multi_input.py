@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes_spaces import boxes, discretes, nested
+from fakes_spaces import Sentry, boxes, discretes, nested
 from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from hypothesis import given, settings
@@ -19,6 +19,7 @@ from puffer_core.errors import OptionError
 from puffer_core.policies import MLPEncoder, make_policy
 from puffer_core.policies.choice import choose_encoder
 from puffer_core.policies.multi_input import MultiInputEncoder, make_encoder
+from puffer_core.training.job import named, prepare
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -188,3 +189,15 @@ def test_mlp_on_the_bytes_of_a_struct_is_refused() -> None:
     with pytest.raises(OptionError, match=r"policy.name=mlp reads a row of numbers.* bytes of Dict") as error:
         make_policy(PolicyConfig(name="mlp"), flat, Discrete(2), seeded())
     assert "multi-input" in str(error.value.hint)
+
+
+def test_job_names_the_encoder_that_was_chosen() -> None:
+    options = {"train.total_timesteps": "10000", "train.device": "cpu"}
+    assert prepare(named(Sentry), options=options).job.config.policy.name == "multi-input"
+    assert prepare(named(Plain), options=options).job.config.policy.name == "mlp"
+    with pytest.raises(OptionError, match=r"policy.name=mlp reads a row of numbers"):
+        prepare(named(Sentry), options={**options, "policy.name": "mlp"})
+
+
+class Plain(Sentry):
+    observation_space = Box(-1, 1, (2,))  # type: ignore[assignment]
