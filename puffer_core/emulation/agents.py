@@ -84,6 +84,7 @@ class Agents:
         rows: Row of each agent.
         observation_space, action_space: Of a row.
         is_uneven: Some agent has fewer choices than a row.
+        is_uniform: All agents have one action space.
         has_mask: The observations of some agent hold its legal actions.
     """
 
@@ -104,6 +105,9 @@ class Agents:
         self.has_mask = any(agent.has_mask for agent in self.list)
         self._heads = choices(self.action_space)
         self.is_uneven = any(agent.heads != self._heads for agent in self.list)
+        first = self.list[0].action
+        self.is_uniform = all(agent.action.original == first.original for agent in self.list)
+        self._reader = ActionReader(owner, first)
 
     def __iter__(self) -> Any:
         return iter(self.list)
@@ -123,6 +127,10 @@ class Agents:
         """Return how much of its row the observation of an agent takes, or None where it is all of it."""
         shape = self.list[row].observation.space.shape
         return None if shape == self.observation_space.shape else shape[0]
+
+    def read_actions(self, actions: Array) -> list[Any]:
+        """Return the actions of all agents as their environment takes them, where they have one action space."""
+        return self._reader(actions)
 
     def read_action(self, row: int, actions: Array) -> Any:
         """Return the action of an agent as its environment takes it; a choice beyond its own becomes its last.

@@ -161,6 +161,9 @@ def list_pettingzoo() -> list[str]:
 def make_pettingzoo(name: str, /, **kwargs: Any) -> Any:
     """Return an environment of PettingZoo or MPE2, in its parallel form where it has one.
 
+    It comes without `OrderEnforcingWrapper` and `AssertOutOfBoundsWrapper`, whose checks the adapter makes itself: they
+    cost more than some of the games.
+
     Args:
         name: As `knights-archers-zombies`, in any case and with ``-`` or ``_``. The newest version is meant; if one is
             given it must be that.
@@ -174,13 +177,26 @@ def make_pettingzoo(name: str, /, **kwargs: Any) -> Any:
     _hide_greeting()
     found, game = _game(name)
     try:
-        return game.make(kwargs)
+        return _without_checks(game.make(kwargs))
     except ImportError as error:
         extra = "puffer-core[pettingzoo]" if game.package in _IN_OUR_EXTRA else f"pettingzoo[{game.package}]"
         known = game.package in (*_IN_OUR_EXTRA, *_PACKAGES)
         raise _lacking(f"pettingzoo/{found}", error, extra if known else None) from error
     except TypeError as error:
         _refuse_argument(f"pettingzoo/{found}", error, kwargs, game.constructor())
+
+
+def _without_checks(env: Any) -> Any:
+    """Return an environment without the outer wrappers that only check its caller."""
+    from pettingzoo.utils.wrappers import AssertOutOfBoundsWrapper, OrderEnforcingWrapper
+
+    inner = getattr(env, "aec_env", env)
+    while type(inner) in (AssertOutOfBoundsWrapper, OrderEnforcingWrapper):
+        inner = inner.env
+    if not hasattr(env, "aec_env"):
+        return inner
+    env.aec_env = inner
+    return env
 
 
 def _game(name: str) -> tuple[str, Game]:

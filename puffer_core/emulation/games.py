@@ -42,22 +42,24 @@ class Arrival:
 
 
 class ParallelGame:
-    """An environment in which everybody moves at once, a `pettingzoo.ParallelEnv`."""
+    """An environment in which everybody moves at once, a `pettingzoo.ParallelEnv`.
+
+    Attributes:
+        movers: Agents that the next step takes actions of.
+    """
 
     def __init__(self, env: Any) -> None:
         self.env = env
         self.takes_seed = accepts(env.reset, "seed")
+        self.movers: tuple[Any, ...] = ()
 
     def reset(self, seed: int | None) -> Arrival:
         """Start an episode."""
         result = self.env.reset(**_seeding(self, seed))
         observations, infos = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
         _require_mappings(self.env, "reset", {"observations": observations, "infos": infos})
-        return Arrival(observations, infos, tuple(self.env.agents))
-
-    def movers(self) -> Collection[Any]:
-        """Return the agents that the next step takes actions of."""
-        return tuple(self.env.agents)
+        self.movers = tuple(self.env.agents)
+        return Arrival(observations, infos, self.movers)
 
     def step(self, actions: dict[Any, Any]) -> Arrival:
         """Advance everybody by one step."""
@@ -69,7 +71,8 @@ class ParallelGame:
         observations, rewards, terminals, truncations, infos = result
         given = {"observations": observations, "rewards": rewards, "infos": infos}
         _require_mappings(self.env, "step", {**given, "terminations": terminals, "truncations": truncations})
-        return Arrival(observations, infos, tuple(self.env.agents), rewards, terminals, truncations)
+        self.movers = tuple(self.env.agents)
+        return Arrival(observations, infos, self.movers, rewards, terminals, truncations)
 
 
 class TurnGame:
@@ -89,8 +92,9 @@ class TurnGame:
         self.env.reset(**_seeding(self, seed))
         return self._finish({}, {})
 
-    def movers(self) -> Collection[Any]:
-        """Return the agent that the next step takes an action of."""
+    @property
+    def movers(self) -> tuple[Any, ...]:
+        """The agent that the next step takes an action of."""
         return (self.env.agent_selection,)
 
     def step(self, actions: dict[Any, Any]) -> Arrival:

@@ -8,7 +8,7 @@ from typing import Any
 from puffer_core.emulation.agents import MASK, Agents
 from puffer_core.emulation.games import Arrival, ParallelGame, TurnGame
 from puffer_core.emulation.making import made
-from puffer_core.emulation.values import to_number
+from puffer_core.emulation.values import LARGEST, to_number
 from puffer_core.env import Array, PufferEnv, Step, check_spaces, put_actions
 from puffer_core.errors import EnvError, UsageError, shortened
 
@@ -83,8 +83,6 @@ class PettingZooPufferEnv(PufferEnv):
         """Bind what writes into the rows, which stay where they are."""
         self._present = [False] * self.num_agents
         self._has_begun = False
-        self._movers: frozenset[Any] | None = None
-        self._widths = [self._agents.width(row) for row in range(self.num_agents)]
         self._observe = [self._writer(self.observations, row) for row in range(self.num_agents)]
         self._conclude = [self._writer(self.final_observations, row) for row in range(self.num_agents)]
         if self.action_mask is not None:
@@ -92,7 +90,18 @@ class PettingZooPufferEnv(PufferEnv):
             self._first = self._agents.first()
 
     def _writer(self, rows: Array, row: int) -> Callable[[Any], None]:
-        return self._agents.list[row].writer(rows[row, ..., : self._widths[row]])
+        """Return what writes an observation into its row, and zeros behind one that is narrower."""
+        width = self._agents.width(row)
+        write = self._agents.list[row].writer(rows[row, ..., :width])
+        if width is None:
+            return write
+        rest = rows[row, width:]
+
+        def write_padded(observation: Any) -> None:
+            write(observation)
+            rest[:] = 0
+
+        return write_padded
 
     # -- stepping -----------------------------------------------------------------------------------------------------
 
@@ -112,12 +121,10 @@ class PettingZooPufferEnv(PufferEnv):
         if not self._has_begun:
             raise UsageError(f"{self._kind}: reset before stepping")
         self._take(actions)
-        movers = self._game.movers()
-        arrival = self._game.step({name: self._action(name) for name in movers})
+        arrival = self._game.step(self._moves())
         self._check(arrival, "step")
         self._clear()
-        for row in range(self.num_agents):
-            self._advance(row, arrival)
+        self.rewards[:] = [self._advance(row, arrival) for row in range(self.num_agents)]
         infos = self._infos(arrival)
         if not arrival.live:
             self._begin(None)
@@ -134,12 +141,16 @@ class PettingZooPufferEnv(PufferEnv):
         for name, action in actions.items():
             row = self._agents.row_of(name)
             self.actions[row] = self._agents.list[row].action.write(action)
-        missing = [str(name) for name in self._game.movers() if name not in actions]
+        missing = [str(name) for name in self._game.movers if name not in actions]
         if missing:
             raise EnvError(f"{self._kind}: no action was given for {', '.join(missing)}")
 
-    def _action(self, name: Any) -> Any:
-        return self._agents.read_action(self._agents.row_of(name), self.actions)
+    def _moves(self) -> dict[Any, Any]:
+        """Return the actions of the agents that move, by name, as the environment takes them."""
+        movers = self._game.movers
+        if movers == self.possible_agents and self._agents.is_uniform:
+            return dict(zip(movers, self._agents.read_actions(self.actions), strict=True))
+        return {name: self._agents.read_action(self._agents.row_of(name), self.actions) for name in movers}
 
     def _begin(self, seed: int | None) -> Arrival:
         """Start an episode in every row."""
@@ -154,40 +165,42 @@ class PettingZooPufferEnv(PufferEnv):
                 self._leave(row)
         return arrival
 
-    def _advance(self, row: int, arrival: Arrival) -> None:
-        """Bring what a step brought to one agent into its row."""
+    def _advance(self, row: int, arrival: Arrival) -> float:
+        """Bring what a step brought to one agent into its row; return its reward."""
         name = self.possible_agents[row]
-        if not self._present[row]:
-            if name in arrival.live:
-                self._reward(row, arrival)
-                self._show(row, arrival)
-            return
         if name in arrival.live:
-            self._reward(row, arrival)
             self._show(row, arrival)
-            return
+            return self._reward(name, arrival)
+        if not self._present[row]:
+            return 0.0
         is_cut = bool(arrival.truncations.get(name)) and not arrival.terminals.get(name)
         self.truncations[row], self.terminals[row] = is_cut, not is_cut
         # Of an agent that is gone and has no flag, not even False, dicts hold padding at most.
         has_flag = name in arrival.terminals or name in arrival.truncations
-        if has_flag:
-            self._reward(row, arrival)
         if has_flag and name in arrival.observations:
             self._conclude[row](self._agents.list[row].split(arrival.observations[name])[0])
-            self._fill_up(self.final_observations, row)
         else:
             self.final_observations[row] = self.observations[row]
         self._leave(row)
+        return self._reward(name, arrival) if has_flag else 0.0
+
+    def _reward(self, name: Any, arrival: Arrival) -> float:
+        reward = arrival.rewards.get(name, 0.0)
+        if type(reward) is float and -LARGEST <= reward <= LARGEST:
+            return reward
+        return to_number(self._kind, f"the reward of `{name}`", reward)
 
     def _show(self, row: int, arrival: Arrival) -> None:
         """Write the observation of an agent that is there, and its legal actions."""
-        agent = self._agents.list[row]
+        agent, mask = self._agents.list[row], None
         if agent.name not in arrival.observations:
             raise EnvError(f"{self._kind}: agent `{agent.name}` is in `agents`, and no observation of it came")
-        observation, mask = agent.split(arrival.observations[agent.name])
+        observation = arrival.observations[agent.name]
+        if agent.has_mask:
+            observation, mask = agent.split(observation)
         self._observe[row](observation)
-        self._fill_up(self.observations, row)
-        self._present[row] = self.masks[row] = True
+        if not self._present[row]:
+            self._present[row] = self.masks[row] = True
         if self.action_mask is not None:
             self._allow(row, arrival, mask)
         elif MASK in (arrival.infos.get(agent.name) or {}):
@@ -214,25 +227,15 @@ class PettingZooPufferEnv(PufferEnv):
         if self.action_mask is not None:
             self.action_mask[row] = 1
 
-    def _fill_up(self, rows: Array, row: int) -> None:
-        """Zero what an observation leaves of a row that is wider."""
-        if self._widths[row] is not None:
-            rows[row, self._widths[row] :] = 0
-
-    def _reward(self, row: int, arrival: Arrival) -> None:
-        name = self.possible_agents[row]
-        reward = arrival.rewards.get(name, 0.0)
-        self.rewards[row] = to_number(self._kind, f"the reward of `{name}`", reward)
-
     def _check(self, arrival: Arrival, call: str) -> None:
         """Refuse agents that have no row."""
         known = self._agents.rows
         for what in ("agents", "observations", "rewards", "terminals", "truncations"):
-            for name in getattr(arrival, what):
-                if name not in known:
-                    legal = shortened(", ".join(map(str, known)))
-                    msg = f"{self._kind}: {call} gave {what} of `{name}`, which is not in possible_agents: {legal}"
-                    raise EnvError(msg)
+            if not known.keys() >= set(getattr(arrival, what)):
+                name = next(name for name in getattr(arrival, what) if name not in known)
+                legal = shortened(", ".join(map(str, known)))
+                msg = f"{self._kind}: {call} gave {what} of `{name}`, which is not in possible_agents: {legal}"
+                raise EnvError(msg)
 
     def _infos(self, arrival: Arrival) -> list[dict[str, Any]]:
         """Return no infos, or one per row where an agent has something to say besides its legal actions."""

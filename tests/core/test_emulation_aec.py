@@ -13,6 +13,7 @@ from pettingzoo.classic.tictactoe import tictactoe
 
 from puffer_core import vector
 from puffer_core.emulation import PettingZooPufferEnv
+from puffer_core.emulation.families import make_pettingzoo
 from puffer_core.errors import EnvError
 
 
@@ -137,6 +138,13 @@ def test_sum_of_rewards_of_each_agent_is_that_of_the_raw_loop(make: Any) -> None
     found, steps = emulated_returns(make(), 3, 8)
     assert [dict(total) for total in found] == [pytest.approx(dict(total)) for total in raw]
     assert steps == moves
+
+
+@pytest.mark.parametrize(("name", "make"), [("connect-four", connect_four.env), ("tictactoe", tictactoe.env)])
+def test_game_of_the_family_is_that_of_the_raw_loop(name: str, make: Any) -> None:
+    raw, _ = raw_returns(make(), 5, 6)
+    found, _ = emulated_returns(make_pettingzoo(name), 5, 6)
+    assert [dict(total) for total in found] == [dict(total) for total in raw]
 
 
 def test_connect_four_shows_each_player_the_board_from_its_side() -> None:

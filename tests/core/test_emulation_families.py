@@ -160,6 +160,11 @@ def test_pettingzoo_takes_the_parallel_form_where_there_is_one() -> None:
     assert isinstance(make_pettingzoo("connect-four"), pettingzoo.AECEnv)
 
 
+def test_pettingzoo_leaves_out_wrappers_that_only_check_the_caller() -> None:
+    assert type(make_pettingzoo("simple-spread").aec_env) is type(make_pettingzoo("simple-spread").unwrapped)
+    assert type(make_pettingzoo("connect-four")).__name__ == "TerminateIllegalWrapper"
+
+
 def test_pettingzoo_says_what_is_wrong_with_a_name() -> None:
     with pytest.raises(UnknownNameError, match="unknown environment `pettingzoo/pistonbal`") as caught:
         make_pettingzoo("pistonbal")

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes_pettingzoo import Poisoned
+from mpe2 import simple_spread_v3
+from pettingzoo.butterfly.knights_archers_zombies import knights_archers_zombies as kaz
+from pettingzoo.classic.rps import rps
 
 import puffer_core
 from puffer_core import vector
@@ -35,9 +38,9 @@ class Raw:
         return last, rewards, terminals, truncations
 
 
-def compare(name: str, steps: int, seed: int = 3, **kwargs: Any) -> tuple[PettingZooPufferEnv, int]:
+def compare(name: str, raw_env: Any, steps: int, seed: int = 3, **kwargs: Any) -> tuple[PettingZooPufferEnv, int]:
     """Step both with the same actions; return the adapted one and how often an agent left while others stayed."""
-    raw = Raw(make_pettingzoo(name, **kwargs), seed)
+    raw = Raw(raw_env(**kwargs), seed)
     env = PettingZooPufferEnv(make_pettingzoo(name, **kwargs))
     env.reset(seed)
     rng, returns, deaths = np.random.default_rng(seed), Counter(), 0
@@ -68,18 +71,18 @@ def compare(name: str, steps: int, seed: int = 3, **kwargs: Any) -> tuple[Pettin
 
 
 def test_simple_spread_is_that_of_a_raw_loop() -> None:
-    env, deaths = compare("simple-spread", 80, max_cycles=12)
+    env, deaths = compare("simple-spread", simple_spread_v3.parallel_env, 80, max_cycles=12)
     assert (env.num_agents, env.single_observation_space.shape, deaths) == (3, (18,), 0)
 
 
 def test_knights_archers_zombies_loses_agents_as_a_raw_loop_does() -> None:
-    env, deaths = compare("knights-archers-zombies", 800, seed=2, spawn_delay=3, max_cycles=300)
+    env, deaths = compare("knights-archers-zombies", kaz.parallel_env, 800, seed=2, spawn_delay=3, max_cycles=300)
     assert (env.num_agents, env.single_observation_space.shape) == (4, (27, 5))
     assert deaths > 2
 
 
 def test_rock_paper_scissors_in_its_parallel_form_is_that_of_a_raw_loop() -> None:
-    raw = Raw(make_pettingzoo("rps"), 1)
+    raw = Raw(rps.parallel_env(), 1)
     with vector.make("pettingzoo/rps", backend="serial") as envs:
         envs.reset(1)
         rng = np.random.default_rng(0)
