@@ -109,14 +109,8 @@ class Motley:
         array = self.rng.normal(size=self.observation_space.shape).astype(np.float32)
         if not self.is_wild:
             return array
-        forms = [
-            array,
-            array,
-            array.astype(np.float64),
-            array.tolist(),
-            array[..., None],
-            np.flip(np.flip(array).copy()),
-        ]
+        forms = [array, array, array.astype(np.float64), array.tolist(), np.flip(np.flip(array).copy())]
+        forms += [array[..., None]] * (array.ndim > 0)
         return forms[self.rng.integers(len(forms))]
 
     def number(self) -> Any:
