@@ -46,6 +46,17 @@ def check_count(name: str, value: object) -> int:
     return int(value)
 
 
+def check_seconds(name: str, value: object) -> float:
+    """Return a number of seconds above 0.
+
+    Raises:
+        OptionError: For anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise OptionError(f"{name}={value!r} is not a number of seconds above 0, or None")
+    return float(value)
+
+
 def is_auto(value: object) -> bool:
     """Return whether a count is left to the backend."""
     return isinstance(value, str) and value == "auto"

@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from puffer_core.env import Array, put_actions
 from puffer_core.errors import EnvError, OptionError, PufferError, UsageError
-from puffer_core.native import NativeEnv
 from puffer_core.vector.base import CLOSED, SEND, Infos, Vector
-from puffer_core.vector.blocks import Block, Blocks, auto_workers, rows_of
-from puffer_core.vector.counts import check_counts, is_auto
+from puffer_core.vector.blocks import Block, Blocks, auto_workers
+from puffer_core.vector.counts import check_counts, check_seconds, is_auto
 from puffer_core.vector.faults import death, hang
 from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, SPIN_S, STEP
 from puffer_core.vector.logs import LogSums
@@ -26,13 +25,11 @@ from puffer_core.vector.rows import Rows
 from puffer_core.vector.shared import map_arrays, open_region
 from puffer_core.vector.source import Source, sources_of
 from puffer_core.vector.states import join_states, split_state
+from puffer_core.vector.windows import Windows, poison
 from puffer_core.vector.worker import Task
 
 if TYPE_CHECKING:
     from puffer_core.specs import VectorJob
-
-POISON = 0xA5
-"""What the bytes of stale arrays are in the debug mode."""
 
 
 def supports(job: VectorJob) -> str | None:
@@ -50,6 +47,7 @@ class Multiprocessing(Vector):
     ================================  ===================================  =====================================
     whole batches                     the same views of shared memory      the next `send`
     partial, ``zero_copy``            views of the workers of the batch    these workers are sent to again
+    one worker is a batch             the same                             the same
     partial, without ``zero_copy``    copies, in order of readiness        they are dropped
     ``debug``                         copies                               the next `send`, which poisons them
     ================================  ===================================  =====================================
@@ -108,9 +106,9 @@ class Multiprocessing(Vector):
         self._blocks = Blocks(self.num_workers, per_batch, zero_copy=zero_copy, in_order=in_order)
         self._in_order = in_order or self._blocks.mode == "full"
         self._debug = os.environ.get("PUFFER_DEBUG") == "1" if debug is None else debug
-        self._timeout = _checked(timeout)
+        self._timeout = None if timeout is None else check_seconds("timeout", timeout)
         self._strict = strict
-        self._declare(_rows(sources[0]), num_envs, per_batch)
+        self._declare(Rows.of_source(sources[0]), num_envs, per_batch)
         self._sums = LogSums(self.log_fields)
         self._infos: dict[int, Infos] = {}
         self._deadlines: dict[int, float] = {}
@@ -144,8 +142,6 @@ class Multiprocessing(Vector):
         self._instances_per_worker = rows.num_instances * self._envs_per_worker
         self.agents_per_batch = per_batch * self._rows_per_worker
         self._layout = rows.layout(objects)
-        self._ids = np.arange(self.num_agents)
-        self._views: dict[Block, dict[str, Array]] = {}
         self.action_mask = None
 
     def _start(self, sources: Sequence[Source], num_threads: int | str, seed: int, first_index: int) -> None:
@@ -153,6 +149,8 @@ class Multiprocessing(Vector):
         region = open_region(self._layout, self.name)
         try:
             self._arrays = map_arrays(region, self._layout)
+            copies = self._debug or self._blocks.mode == "asynchronous"
+            self._windows = Windows(self._arrays, self._rows_per_worker, copies)
             for number in range(self.num_workers):
                 first, share = number * self._envs_per_worker, self._envs_per_worker
                 task = Task(
@@ -193,35 +191,13 @@ class Multiprocessing(Vector):
                     self._await(number)
             else:
                 self._await_any(blocks.wanted)
-        self._bind(block)
+        if self._blocks.mode != "full" or self._debug:
+            self._bind(block)
         self.infos = [info for number in block for info in self._infos.pop(number, ())] if self._infos else []
 
     def _bind(self, block: Block) -> None:
-        """Show the rows of some workers: views, or copies where those are asked for."""
-        arrays = self._views.get(block)
-        if arrays is None:
-            rows = rows_of(block, self._rows_per_worker)
-            copies = self._debug or self._blocks.mode == "asynchronous"
-            if isinstance(rows, slice) and not copies:
-                arrays = {name: array[rows] for name, array in self._arrays.items()}
-                arrays["agent_ids"] = self._ids[rows]
-                self._views[block] = arrays
-            else:
-                arrays = self._copied(self._ids[rows])
-        elif self._blocks.mode == "full":
-            return
-        self.__dict__.update(arrays)
-
-    def _copied(self, ids: npt.NDArray[np.int64]) -> dict[str, Array]:
-        """Return copies of some rows; last observations of those that ended only, since others mean nothing."""
-        arrays = {name: array[ids] for name, array in self._arrays.items() if name != "final_observations"}
-        last = self._arrays["final_observations"]
-        arrays["final_observations"] = np.zeros((len(ids), *last.shape[1:]), last.dtype)
-        ended = arrays["terminals"] | arrays["truncations"]
-        if ended.any():
-            arrays["final_observations"][ended] = last[ids[ended]]
-        arrays["agent_ids"] = ids
-        return arrays
+        """Show the rows of some workers."""
+        self.__dict__.update(self._windows.show(block))
 
     def _send(self, actions: Array) -> None:
         self._put(actions)
@@ -237,8 +213,7 @@ class Multiprocessing(Vector):
         self._step(self._blocks.give_back(tuple(np.compress(held[:, 0], received).tolist())))
 
     def _send_held(self, actions: Array) -> None:
-        own = self._arrays["actions"]
-        ids = np.concatenate([self._ids[rows_of((number,), self._rows_per_worker)] for number in self._blocks.held])
+        own, ids = self._arrays["actions"], self._windows.ids_of(self._blocks.held)
         staged = own[ids]
         put_actions(actions, staged, self.name, self.single_action_space if self._strict else None)
         own[ids] = staged
@@ -247,12 +222,10 @@ class Multiprocessing(Vector):
     def _put(self, actions: Array) -> None:
         """Bring the actions of the batch into the shared memory; copies of the batch are stale then."""
         put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
-        if self._blocks.received in self._views:
-            return
-        self._arrays["actions"][self.agent_ids] = self.actions
-        if self._debug:
-            for name in ("observations", "rewards", "terminals", "truncations", "masks", "final_observations"):
-                getattr(self, name).reshape(-1).view(np.uint8).fill(POISON)
+        if not self._windows.is_view(self._blocks.received):
+            self._arrays["actions"][self.agent_ids] = self.actions
+            if self._debug:
+                poison(self)
 
     def _step(self, block: Block) -> None:
         for number in block:
@@ -419,20 +392,3 @@ class Multiprocessing(Vector):
         self._check_open()
         self._settle()
         return [self._call(number, name, **kwargs) for number in range(self.num_workers)]
-
-
-def _rows(source: Source) -> Rows:
-    """Return the rows of one environment, opened for it."""
-    table, instances = source.table, source.instances
-    env = source.open() if table is None else NativeEnv(table, source.params, num_envs=instances)
-    rows = Rows.of(env)
-    if source.instance is None:
-        env.close()
-    return rows
-
-
-def _checked(timeout: float | None) -> float | None:
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and timeout > 0):
-        raise OptionError(f"timeout={timeout!r} is not a number of seconds above 0, or None")
-    return timeout

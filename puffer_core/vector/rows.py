@@ -8,7 +8,9 @@ import numpy as np
 
 from puffer_core.env import Layout, PufferEnv, Space, layout_of
 from puffer_core.errors import EnvError
+from puffer_core.native import NativeEnv
 from puffer_core.vector.logs import EPISODE_FIELDS
+from puffer_core.vector.source import Source
 
 _COMPARED = ("single_observation_space", "single_action_space", "num_agents", "has_action_mask", "log_fields")
 
@@ -43,6 +45,16 @@ class Rows:
             bool(env.has_action_mask),
             tuple(env.log_fields),
         )
+
+    @classmethod
+    def of_source(cls, source: Source) -> Rows:
+        """Return the rows of an environment, opened and closed for it unless it is open already."""
+        table, instances = source.table, source.instances
+        env = source.open() if table is None else NativeEnv(table, source.params, num_envs=instances)
+        rows = cls.of(env)
+        if source.instance is None:
+            env.close()
+        return rows
 
     @property
     def agents_per_env(self) -> int:
