@@ -196,6 +196,22 @@ def test_what_can_not_be_passed_on_is_refused() -> None:
     assert caught.value.hint == "make it without batch_size"
 
 
+def test_a_vector_that_went_out_and_came_in_again_is_the_same() -> None:
+    plain = vector.make(cartpole, 3, "serial")
+    again = vector.make(lambda: vector.make(cartpole, 3, "serial").to_gymnasium(), 1, "serial")
+    rng = np.random.default_rng(0)
+    for envs in (plain, again):
+        envs.reset(4)
+    for _ in range(300):
+        actions = rng.integers(0, 2, 3)
+        for envs in (plain, again):
+            envs.step(actions)
+        for name in ("observations", "rewards", "terminals", "truncations", "masks", "logged"):
+            assert np.array_equal(getattr(plain, name), getattr(again, name)), name
+        ended = plain.terminals | plain.truncations
+        assert np.array_equal(plain.final_observations[ended], again.final_observations[ended])
+
+
 def test_wrapped_vectors_are_exported_as_they_are_shown() -> None:
     env = exported(Tally, 2, wrap={"frame_stack": 3, "reward_scale": 2.0})
     assert env.observation_space.shape == (2, 3)

@@ -198,6 +198,10 @@ def test_reward_normalize_divides_by_the_spread_of_returns(gamma: float) -> None
         shown.append(opened.rewards.copy())
     assert np.allclose(shown, naive_normalized(gamma, trace), rtol=1e-5)
     assert opened.count == 1 + sum(there.sum() for *_, there in trace)
+    opened.reset()
+    assert opened.count > 1
+    opened.reset(2)
+    assert (opened.count, opened.variance) == (1, 1)
 
 
 def test_reward_normalize_is_not_spoilt_by_what_is_not_finite() -> None:

@@ -12,6 +12,8 @@ from puffer_core.vector.wrap.base import EpisodeWrapper, Wrapper
 
 GAMMA = 0.99
 """Discount of `RewardNormalize` where none is given."""
+_PRIOR = (1.0, 0.0, 1.0)
+"""Count, mean and variance before the first return."""
 
 
 class RewardClip(Wrapper):
@@ -60,7 +62,8 @@ class RewardNormalize(EpisodeWrapper):
     A row's return is what came before times ``gamma`` plus the reward, from the start of its episode on. Mean and
     variance are over all returns of all rows so far, and one of 0 with variance 1 before them, so that the first
     rewards are not blown up. Rewards are not shifted. Steps of absent agents, and numbers that are not finite, count
-    for nothing. Both are saved with the environments: where those can't be saved, they begin anew as well.
+    for nothing. Both are saved with the environments: where those can't be saved, they begin anew as well, as they do
+    at a reset with a seed.
 
     Args:
         vector: The vector inside.
@@ -74,7 +77,7 @@ class RewardNormalize(EpisodeWrapper):
         self._gamma = gamma
         self._rewards = np.zeros(vector.agents_per_batch, np.float32)
         self._returns = np.zeros(vector.num_agents)
-        self._moments = np.array([1.0, 0.0, 1.0])
+        self._moments = np.array(_PRIOR)
 
     @property
     def count(self) -> float:
@@ -109,6 +112,8 @@ class RewardNormalize(EpisodeWrapper):
     def _async_reset(self, seed: int | None) -> None:
         super()._async_reset(seed)
         self._returns.fill(0.0)
+        if seed is not None:  # one seed gives one trajectory, rewards included
+            self._moments[:] = _PRIOR
 
     def _state(self) -> list[Array]:
         return [*super()._state(), self._returns, self._moments]
