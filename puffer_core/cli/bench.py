@@ -1,14 +1,16 @@
-"""`puffer bench env|train ENV`: throughput."""
+"""`puffer bench env|vec|train ENV`: throughput."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import click
 
 from puffer_core.cli.common import emit, raw_command
 from puffer_core.config import Config, load, options
-from puffer_core.console.summary import bench_env_summary, bench_train_summary
+from puffer_core.console.summary import bench_env_summary, bench_train_summary, bench_vec_summary
 from puffer_core.errors import OptionError
 
 seconds_option = click.option("--seconds", type=float, metavar="S", help="Measure at least this long.")
@@ -18,7 +20,7 @@ _VEC_KEYS = ("vec.num_envs", "vec.num_threads")
 
 @click.group("bench")
 def command() -> None:
-    """Measure the throughput of environments or of training."""
+    """Measure the throughput of environments, of vectors of them, or of training."""
 
 
 @raw_command("env")
@@ -30,14 +32,8 @@ def bench_env(context: click.Context, env: str, as_json: bool, seconds: float | 
     parameter.
     """
     from puffer_core import bench
-    from puffer_core.plugins import find_env
 
-    given = options.parse(context.args, env)
-    config, is_native = load(env, options=given), find_env(env)[0].table is not None
-    refused = [key for key in given if not key.startswith("env.") and key not in _VEC_KEYS]
-    if refused:
-        allowed = ", ".join(["--env.KEY", *map(options.spell, _VEC_KEYS)])
-        raise OptionError(f"`{options.spell(refused[0])}` has no meaning here", hint=f"this takes {allowed}")
+    config, given, is_native = _load(context, env, _VEC_KEYS)
     is_asked = "vec.num_envs" in given or (is_native and "env.num_envs" in given)
     params = {key: value for key, value in config.env.items() if not (is_native and key == "num_envs")}
     proposal = bench.default_instances(env, params)
@@ -52,6 +48,51 @@ def bench_env(context: click.Context, env: str, as_json: bool, seconds: float | 
         as_json,
         bench_env_summary,
     )
+
+
+@raw_command("vec")
+@seconds_option
+def bench_vec(context: click.Context, env: str, as_json: bool, seconds: float | None) -> None:
+    """Try backends, workers and batches, and list the settings that give the most steps per second here.
+
+    Each is measured for one second. As many environments as a run has; --vec.num-envs (in C: --env.num-envs) asks for
+    others, --env.KEY sets a parameter, --wrap.KEY wraps. Ray is not tried.
+    """
+    from puffer_core import bench_vec
+
+    config, given, is_native = _load(context, env, ("vec.num_envs",), "wrap.")
+    params = {key: value for key, value in config.env.items() if not (is_native and key == "num_envs")}
+    is_asked = "vec.num_envs" in given or (is_native and "env.num_envs" in given)
+    is_set = is_asked or (not is_native and config.vec.num_envs != "auto")
+    is_shown = not as_json and sys.stderr.isatty()
+    found = bench_vec.bench_vec(
+        env,
+        num_envs=_instances(config, is_native, 1) if is_set else None,
+        seconds=bench_vec.SECONDS if seconds is None else seconds,
+        params=params,
+        wrap=config.wrap,
+        say=(lambda line: click.echo(line, err=True)) if is_shown else None,
+    )
+    emit(found, as_json, bench_vec_summary)
+
+
+def _load(
+    context: click.Context, env: str, keys: Sequence[str], *prefixes: str
+) -> tuple[Config, Mapping[str, str], bool]:
+    """Return the configuration, what was given on the command line, and whether the environment is one in C.
+
+    Raises:
+        OptionError: If an option is neither of ``env`` nor one of ``keys``, nor begins with a prefix.
+    """
+    from puffer_core.plugins import find_env
+
+    given = options.parse(context.args, env)
+    config = load(env, options=given)
+    refused = [key for key in given if not key.startswith(("env.", *prefixes)) and key not in keys]
+    if refused:
+        allowed = ", ".join(["--env.KEY", *(f"--{prefix}KEY" for prefix in prefixes), *map(options.spell, keys)])
+        raise OptionError(f"`{options.spell(refused[0])}` has no meaning here", hint=f"this takes {allowed}")
+    return config, given, find_env(env)[0].table is not None
 
 
 def _instances(config: Config, is_native: bool, proposal: int) -> int:
@@ -76,4 +117,5 @@ def bench_train(context: click.Context, env: str, as_json: bool, seconds: float 
 
 
 command.add_command(bench_env)
+command.add_command(bench_vec)
 command.add_command(bench_train)

@@ -72,6 +72,15 @@ def check_summary(result: Result) -> str:
     return "\n".join([*lines, f"{result['env']}: {counts}"])
 
 
+def new_summary(result: Result) -> str:
+    """Return what `puffer new` says: what was written, and what to do with it."""
+    name = result["env"].partition("/")[0]
+    lines = [f"wrote {_near(str(Path(result['folder']).absolute()))}", *(f"  {path}" for path in result["files"])]
+    lines += ["", "next:", f"  pip install -e {_near(str(Path(result['folder']).absolute()))}"]
+    lines += [f"  puffer check {result['env']}", f"  puffer run {name}"]
+    return "\n".join(lines)
+
+
 def _by_reason(rows: Sequence[Result]) -> list[tuple[list[str], str, str | None]]:
     """Return findings with the names of all checks that found the same, so that one cause is told once."""
     found: dict[str, tuple[list[str], str, str | None]] = {}
@@ -79,6 +88,20 @@ def _by_reason(rows: Sequence[Result]) -> list[tuple[list[str], str, str | None]
         names, _, _ = found.setdefault(row["reason"], ([], row["reason"], row["hint"]))
         names.append(row["name"].replace("_", " "))
     return list(found.values())
+
+
+def bench_vec_summary(result: Result) -> str:
+    """Return what `puffer bench vec` says: every setting as options to paste, best first, and how they compare."""
+    rows = result["settings"]
+    best = rows[0]["steps_per_second"] or 1.0
+    head = f"{rows[0]['env']}, {rows[0]['num_envs']:,} environments: agent-steps per second, best first"
+    lines = [
+        f"{row['steps_per_second']:>14,.0f}  {100 * row['steps_per_second'] / best:5.1f} %  {row['options']}"
+        if row["error"] is None
+        else f"{'failed':>14}  {'':7}  {row['options']}: {row['error']}"
+        for row in rows
+    ]
+    return "\n".join([head, *lines])
 
 
 def doctor_summary(report: Result) -> str:
