@@ -20,7 +20,8 @@ from typing import Any
 from puffer_core.errors import OptionError
 from puffer_core.vector import worker
 from puffer_core.vector.links import Link, is_readable, spin
-from puffer_core.vector.worker import ONE_THREAD, Task
+from puffer_core.vector.threads import one_thread_environment, one_thread_libraries
+from puffer_core.vector.worker import Task
 
 METHODS = ("auto", "fork", "spawn", "forkserver")
 GRACE_S, FAULT_GRACE_S = 1.0, 0.5
@@ -91,8 +92,10 @@ class Crew:
                 # Started by now, since it lets signals through again that are blocked below.
                 resource_tracker.ensure_running()
                 passed = [_Sent(fd) for fd in passed]
-                stack.enter_context(_single_threaded())
+                stack.enter_context(one_thread_environment())
                 stack.enter_context(_without_main())
+            else:
+                stack.enter_context(one_thread_libraries())
             process = context.Process(
                 target=worker.main, args=(sent, passed), name=f"puffer-worker-{task.number}", daemon=False
             )
@@ -280,20 +283,6 @@ def _signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Let a new interpreter load its numerical libraries with one thread each."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -22,9 +22,7 @@ from puffer_core.vector.member import Member
 from puffer_core.vector.serial import Serial
 from puffer_core.vector.shared import map_arrays
 from puffer_core.vector.source import Source
-
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-"""Settings of the environment: workers share the cores, so none of them uses more than one."""
+from puffer_core.vector.threads import use_one_thread
 
 parents_ends: set[int] = set()
 """Descriptors of this process's vectors. A forked worker closes them: a pipe ends when nobody else holds its end."""
@@ -176,10 +174,7 @@ def _settle(lifeline: int) -> None:
         os.close(fd)
     parents_ends.clear()
     _die_with(lifeline)
-    os.environ.update(ONE_THREAD)
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
+    use_one_thread()
 
 
 def _die_with(lifeline: int) -> None:

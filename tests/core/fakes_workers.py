@@ -176,3 +176,12 @@ class Facts(gymnasium.Env[Any, Any]):
         import threading
 
         return np.array([os.getpid(), threading.active_count(), np.random.random()]), 0.0, False, False, {}
+
+
+class Product(Picture):
+    """Multiplies matrices that are large enough for libraries to use every core they may."""
+
+    def step(self, action: Any) -> Any:
+        matrix = np.ones((400, 400))
+        matrix @ matrix
+        return super().step(action)

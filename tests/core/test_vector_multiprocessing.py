@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from counter import counter_table
-from fakes_workers import Facts, Picture, Slow, Team, Walk
+from fakes_workers import Facts, Picture, Product, Slow, Team, Walk
 
 from puffer_core import vector
 from puffer_core.errors import EnvError, OptionError, RenderError, UsageError
@@ -526,8 +526,10 @@ def test_more_workers_than_cores_work():
 
 
 def test_workers_have_one_thread_and_no_input():
-    with Multiprocessing(Facts, 2, num_workers=2) as opened:
+    np.ones((400, 400)) @ np.ones((400, 400))
+    with Multiprocessing(Product, 2, num_workers=2) as opened:
         opened.reset()
+        opened.step(np.zeros(2, int))
         for pid in opened.worker_pids:
             assert "Threads:\t1\n" in Path(f"/proc/{pid}/status").read_text()
             assert Path(f"/proc/{pid}/fd/0").readlink() == Path(os.devnull)
