@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ EPISODE_FIELDS = ("score", "perf", "episode_return", "episode_length")
 """What is logged for an environment without log fields of its own: ``score`` is the return where no info gives one,
 ``perf`` is not a number where none does."""
 _SCORE, _PERF, _RETURN, _LENGTH = range(4)
+_NUMBERS = (float, int, np.bool_, np.integer, np.floating)
 _HELD = 64
 """Steps whose log rows are kept to be added up together, which costs less."""
 
@@ -96,7 +97,7 @@ class LogSums:
             if len(self._held) == _HELD:
                 self._fold()
         for info in infos:
-            self._every.add(info)
+            self._every.add(info, self._at_ends)
         for info in last:
             self._at_ends |= self._last.add(info)
 
@@ -145,12 +146,13 @@ class InfoSums:
         self.weights: defaultdict[str, float] = defaultdict(float)
         self._sums: defaultdict[str, float] = defaultdict(float)
 
-    def add(self, info: dict[str, Any]) -> set[str]:
-        """Add one info, unless it stands for nothing; return the names of its numbers."""
+    def add(self, info: dict[str, Any], known: Set[str] = frozenset()) -> set[str]:
+        """Add one info but for what is ``known``, unless it stands for nothing; return the names of its numbers."""
         weight = float(info["n"]) if _is_number(info.get("n")) else 1.0
         if not 0 < weight < math.inf:
             return set()
-        names = {key for key, value in info.items() if key not in self._left_out and _is_number(value)}
+        left_out = self._left_out
+        names = {key for key, value in info.items() if key not in known and key not in left_out and _is_number(value)}
         for key in names:
             self._sums[key] += float(info[key]) * weight
             self.weights[key] += weight
@@ -171,4 +173,4 @@ def _is_number(value: Any) -> bool:
     """Return whether an info's value is a scalar that can be averaged."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "biuf"
-    return isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
+    return isinstance(value, _NUMBERS)

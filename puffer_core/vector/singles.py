@@ -99,14 +99,13 @@ class Singles:
         self._rewards[:] = rewards
         if not self._write_all(observations):
             return None
-        ended: list[list[int]] = []
+        ended: list[int] = []
         for column in flags:
-            count = len(column) - column.count(False)
-            if count:
-                ended.append([*compress(range(len(column)), column)])
-                if len(ended[-1]) < count:
-                    return None
-        return ended[0] if len(ended) == 1 else sorted(set().union(*ended))
+            rows = _rows_set(column)
+            if rows is None:
+                return None
+            ended = sorted({*ended, *rows}) if ended and rows else ended or rows
+        return ended
 
     def _end(self, row: int, result: Any) -> None:
         """Finish a row whose reward and observation are written."""
@@ -123,3 +122,13 @@ class Singles:
             return self._envs[row].take(result)
         except EnvError as error:
             raise EnvError(f"environment {row}: {error}", hint=error.hint) from error
+
+
+def _rows_set(column: tuple[Any, ...]) -> list[int] | None:
+    """Return the rows whose flag is set, or None where one is not clearly a flag."""
+    if type(column[0]) is np.bool_:
+        flags = np.array(column)
+        return flags.nonzero()[0].tolist() if flags.dtype == np.bool_ and flags.ndim == 1 else None
+    count = len(column) - column.count(False)
+    rows = [*compress(range(len(column)), column)] if count else []
+    return rows if len(rows) == count else None
