@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -11,12 +12,15 @@ import pytest
 from fakes_env import Count
 from fakes_wrap import Departing, Tally
 from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.spaces import Box, Discrete
 
 from puffer_core import vector
+from puffer_core.emulation import GymnasiumPufferEnv
 from puffer_core.env import PufferEnv
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.vector.source import source_of
 from puffer_core.vector.wrap import EpisodeStats, TimeLimit, checked, wrap_sources
+from puffer_core.vector.wrap.instances import EnvWrapper
 
 ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")
 
@@ -153,6 +157,102 @@ def test_time_limit_refuses_environments_that_log_themselves() -> None:
     with pytest.raises(OptionError, match=r"wrap.time_limit=9 can't be applied to Count: it logs score,") as caught:
         open_(Count, time_limit=9)
     assert "a parameter for it" in caught.value.hint
+
+
+# -- one agent behind an adapter --------------------------------------------------------------------------------------
+
+
+class Plain:
+    """Four values a step, or five; counts; done at ``limit``."""
+
+    observation_space, action_space = Box(0, 99, (1,), np.float32), Discrete(2)
+
+    def __init__(self, limit: int = 7, values: int = 4) -> None:
+        self.limit, self.values, self.tick = limit, values, 0
+
+    def reset(self) -> Any:
+        self.tick = 0
+        return np.zeros(1, np.float32)
+
+    def step(self, action: Any) -> Any:
+        self.tick += 1
+        flags = [self.tick >= self.limit] if self.values == 4 else [self.tick >= self.limit, False]
+        return np.full(1, self.tick, np.float32), float(self.tick + action), *flags, {"tick": self.tick}
+
+    def save(self) -> bytes:
+        return bytes([self.tick])
+
+    def load(self, blob: bytes) -> None:
+        self.tick = blob[0]
+
+
+class Inside(EnvWrapper):
+    """Nothing but a wrapper of any environment: what is around it can't be one of the environment in the adapter."""
+
+    key = "nothing"
+
+    def step(self, actions: Any) -> Any:
+        return self.env.step(actions)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"time_limit": 3}, {"action_repeat": 2}, {"time_limit": 5, "action_repeat": 3}], ids=str
+)
+@pytest.mark.parametrize("make", [Plain, lambda: Plain(values=5), CartPoleEnv], ids=["four", "five", "cartpole"])
+def test_wrappers_in_the_adapter_do_what_those_around_it_do(make: Any, keys: Any) -> None:
+    around = source_of(make)
+    around = wrap_sources(replace(around, wraps=(Inside,)), None, checked(keys))
+    with open_(make, 3, **keys) as inside, vector.make(around, 3, "serial") as outside:
+        assert type(inside.members[0].env) is GymnasiumPufferEnv
+        assert isinstance(outside.members[0].env, EnvWrapper)
+        rng = np.random.default_rng(0)
+        for envs in (inside, outside):
+            envs.reset(5)
+        for _ in range(60):
+            actions = rng.integers(0, 2, 3)
+            for envs in (inside, outside):
+                envs.step(actions)
+            ended = inside.terminals | inside.truncations
+            for name in (*ARRAYS, "logged"):
+                assert np.array_equal(getattr(inside, name), getattr(outside, name)), name
+            assert np.array_equal(inside.final_observations[ended], outside.final_observations[ended])
+            assert np.array_equal(inside.log[ended], outside.log[ended], equal_nan=True)
+
+
+def test_an_adapter_with_a_limit_is_saved_and_names_the_environment() -> None:
+    first, second = (open_(Plain, 2, time_limit=4) for _ in range(2))
+    first.reset(0)
+    for _ in range(3):
+        step(first)
+    second.reset(0)
+    second.load(first.save())
+    for opened in (first, second):
+        assert step(opened)[3].all()
+    adapter = first.members[0].env
+    assert adapter.kind is Plain
+    with pytest.raises(EnvError, match="the saved state has 1 bytes, and the wrapper time_limit alone has 8"):
+        adapter.env.load(b"a")
+    assert not hasattr(open_(CartPoleEnv, 1, time_limit=4).members[0].env.env, "save")
+
+
+@pytest.mark.parametrize("keys", [{"time_limit": 1}, {"action_repeat": 2}], ids=str)
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, "Wrong: step returned NoneType, not 4 or 5 values"),
+        ((np.zeros(1), "x", False, False, {}), "Wrong gave reward='x', which is not one real number"),
+        ((np.zeros(1), 1.0, "no", False, {}), "Wrong gave terminated='no', which is not one boolean"),
+    ],
+)
+def test_wrong_answers_are_named_behind_wrappers(answer: Any, message: str, keys: Any) -> None:
+    class Wrong(Plain):
+        def step(self, action: Any) -> Any:
+            return answer
+
+    with open_(Wrong, 1, **keys) as opened:
+        opened.reset(0)
+        with pytest.raises(EnvError, match=message):
+            step(opened)
 
 
 # -- order, statistics, state -----------------------------------------------------------------------------------------

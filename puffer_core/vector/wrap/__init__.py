@@ -14,6 +14,7 @@ from typing import Any
 
 from puffer_core.config.schema import WrapConfig
 from puffer_core.config.values import check, kinds
+from puffer_core.emulation.gymnasium import GymnasiumPufferEnv
 from puffer_core.env import PufferEnv, Space
 from puffer_core.errors import OptionError, did_you_mean, shortened
 from puffer_core.vector.base import Vector
@@ -23,6 +24,7 @@ from puffer_core.vector.wrap.base import Wrapper
 from puffer_core.vector.wrap.instances import ActionRepeat, EnvWrapper, EpisodeStats, TimeLimit
 from puffer_core.vector.wrap.observations import FrameStack, Grayscale, Resize
 from puffer_core.vector.wrap.rewards import RewardClip, RewardNormalize, RewardScale
+from puffer_core.vector.wrap.singles import SINGLE, around_adapter
 
 __all__ = [
     "ActionRepeat",
@@ -141,6 +143,8 @@ def _wrapped(source: Source, wrap: Mapping[str, Any]) -> Source:
 
 
 def _around(key: str, value: Any, env: PufferEnv) -> PufferEnv:
+    if key in SINGLE and type(env) is GymnasiumPufferEnv:
+        return around_adapter(key, value, env)
     return INSTANCE[key](env, value)  # type: ignore[call-arg]
 
 
