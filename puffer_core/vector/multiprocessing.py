@@ -185,12 +185,12 @@ class Multiprocessing(Vector):
 
     def _recv(self) -> None:
         blocks = self._blocks
+        if self._in_order:
+            for number in blocks.wanted:
+                self._await(number)
         while (block := blocks.take()) is None:
-            if self._in_order:
-                for number in blocks.wanted:
-                    self._await(number)
-            else:
-                self._await_any(blocks.wanted)
+            for number in self._listen(blocks.wanted):
+                self._take_word(number)
         if self._blocks.mode != "full" or self._debug:
             self._bind(block)
         self.infos = [info for number in block for info in self._infos.pop(number, ())] if self._infos else []
@@ -252,11 +252,6 @@ class Multiprocessing(Vector):
             for other in heard:
                 self._take_word(other)
         self._take_word(number)
-
-    def _await_any(self, numbers: Sequence[int]) -> None:
-        """Wait until one of some workers is done, and note all that are."""
-        for number in self._listen(numbers):
-            self._take_word(number)
 
     def _listen(self, numbers: Sequence[int]) -> list[int]:
         timeout_s = None
