@@ -46,10 +46,15 @@ class SB3Vector(VecEnv):
         if render_mode not in (None, "rgb_array"):
             raise OptionError(f"render_mode={render_mode!r} is not rgb_array or None")
         self.vector = vector
-        self._attributes = {"render_mode": render_mode, "spec": None}
+        observation, action = original_space(vector.single_observation_space), vector.single_action_space
+        self._attributes = {
+            "render_mode": render_mode,
+            "spec": None,
+            "observation_space": observation,
+            "action_space": action,
+        }
         self._started_at = time.time()
-        observation = original_space(vector.single_observation_space)
-        super().__init__(vector.num_agents, observation, vector.single_action_space)
+        super().__init__(vector.num_agents, observation, action)
 
     # -- stepping -----------------------------------------------------------------------------------------------------
 
@@ -106,17 +111,17 @@ class SB3Vector(VecEnv):
     # -- attributes and methods of environments -----------------------------------------------------------------------
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute for each row: ``render_mode``, ``spec``, ``action_masks``, or one of the vector.
+        """Return an attribute for each row: its spaces, ``render_mode``, ``spec``, or the method ``action_masks``.
 
         Raises:
-            AttributeError: If the vector has none of that name; those of its environments can't be reached.
+            AttributeError: For any other: environments may be in other processes, or in C.
         """
         rows = self._get_indices(indices)
         if attr_name in self._attributes:
             return [self._attributes[attr_name] for _ in rows]
         if attr_name == "action_masks" and self.vector.action_mask is not None:
             return [lambda row=row: self._action_masks(row) for row in rows]
-        return [getattr(self.vector, attr_name) for _ in rows]
+        raise AttributeError(f"{attr_name} of the environments of a vector can't be reached")
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set a parameter of every environment, as `Vector.set_params`.

@@ -202,6 +202,6 @@ def _same_bounds(space: Space, shape: tuple[int, ...]) -> Box:
 def _channels_last(rows: Array) -> Array:
     """Return a view of pictures as (n, H, W, C); channels that come first count as pictures of their own."""
     shape = rows.shape
-    if len(shape) == 4 and images.channel_axis(shape[1:]) == 3 - 1:
+    if len(shape) == 4 and images.channel_axis(shape[1:]) == 2:
         return rows
     return rows.reshape(-1, *shape[-2:], 1)
