@@ -1,9 +1,9 @@
 """A policy: encoder, core, and a fused decoder for logits and value.
 
 Tensor names, shared with the native trainer's checkpoints: ``encoder.weight`` (D, O), ``layers.{l}.weight``,
-``decoder.weight`` (A + 1, D) whose last row is the value, ``decoder.logstd`` (1, K) for a Box, and biases; where
-observations are normalised, ``normalizer.mean``, ``.var`` and ``.count``. Sizes: D width of the trunk, O flat
-observation, A logits, L layers.
+``decoder.weight`` (A + 1, D) whose last row is the value, ``decoder.logstd`` (1, K) for K continuous columns of an
+action, and biases; where observations are normalised, ``normalizer.mean``, ``.var`` and ``.count``. Sizes: D width of
+the trunk, O flat observation, A logits, L layers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Policy(nn.Module):
 
     @property
     def logstd(self) -> Tensor | None:
-        """(1, K) log-deviations of a Box, shared over states; None for discrete actions."""
+        """(1, K) log-deviations of continuous columns, shared over states; None where all heads are discrete."""
         return self.decoder.logstd
 
     def initial_state(self, rows: int) -> Tensor:
