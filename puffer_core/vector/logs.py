@@ -12,6 +12,7 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from puffer_core.env import Array
 
@@ -29,7 +30,8 @@ class EpisodeStats:
 
     def __init__(self, rows: int) -> None:
         self.returns = np.zeros(rows)
-        self.lengths = np.zeros(rows, np.int64)
+        self._lengths = np.zeros(rows, np.int64)
+        self._steps = 0  # of every row, not counted in the lengths yet
         self._present = np.ones(rows, np.bool_)
 
     def reset(self, present: Array | None = None) -> None:
@@ -38,10 +40,19 @@ class EpisodeStats:
         self.lengths.fill(0)
         self._present[:] = True if present is None else present
 
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Steps of each row's episode."""
+        if self._steps:
+            self._lengths += self._steps
+            self._steps = 0
+        return self._lengths
+
     def add(self, vector: Any, ended: Array) -> None:
         """Account for the step that the arrays of a vector show, in which some rows ended."""
         self.returns += vector.rewards
-        self.lengths += self._present  # a step is one of whoever was there before it: who comes in it has taken none
+        lengths = self.lengths
+        lengths += self._present  # a step is one of whoever was there before it: who comes in it has taken none
         self._present[:] = vector.masks
         vector.logged[:] = ended
         rows = np.flatnonzero(ended)
@@ -49,18 +60,18 @@ class EpisodeStats:
             return
         vector.log[rows, _SCORE] = vector.log[rows, _RETURN] = self.returns[rows]
         vector.log[rows, _PERF] = np.nan
-        vector.log[rows, _LENGTH] = self.lengths[rows]
-        self.returns[rows], self.lengths[rows] = 0, 0
+        vector.log[rows, _LENGTH] = lengths[rows]
+        self.returns[rows], lengths[rows] = 0, 0
 
     def add_rows(self, vector: Any, rows: Sequence[int]) -> None:
         """Account for a step of agents that are always there; the episodes of ``rows`` ended in it."""
         self.returns += vector.rewards
-        self.lengths += 1
-        log, logged = vector.log, vector.logged
+        self._steps += 1
+        log, logged, returns, lengths, steps = vector.log, vector.logged, self.returns, self._lengths, self._steps
         for row in rows:
-            log[row, _SCORE] = log[row, _RETURN] = self.returns[row]
-            log[row, _PERF], log[row, _LENGTH], logged[row] = math.nan, self.lengths[row], True
-            self.returns[row] = self.lengths[row] = 0
+            log[row, _SCORE] = log[row, _RETURN] = returns[row]
+            log[row, _PERF], log[row, _LENGTH], logged[row] = math.nan, lengths[row] + steps, True
+            returns[row], lengths[row] = 0, -steps
 
     @staticmethod
     def add_info(vector: Any, row: int, info: dict[str, Any]) -> None:
