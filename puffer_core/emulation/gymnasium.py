@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, Tuple
 
 from puffer_core.emulation.forms import accepts
+from puffer_core.emulation.rendering import render
 from puffer_core.emulation.spaces import action_codec, observation_codec
 from puffer_core.emulation.values import LARGEST, ActionReader, BoxWriter, CodecWriter, refusal, to_flag, to_number
 from puffer_core.env import Array, PufferEnv, Space, Step, put_actions
@@ -190,9 +191,9 @@ class GymnasiumPufferEnv(PufferEnv):
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def render(self) -> Any:
-        """Return what the environment renders."""
-        return self.env.render() if hasattr(self.env, "render") else super().render()
+    def render(self, mode: str | None = None) -> Any:
+        """Return a picture, (H, W, 3) uint8, or a text: ``rgb_array`` or ``ansi``."""
+        return render(self.env, mode)
 
     def set_params(self, **values: Any) -> None:
         """Pass parameters on, where the environment takes them."""

@@ -8,6 +8,7 @@ from typing import Any
 from puffer_core.emulation.agents import MASK, Agents
 from puffer_core.emulation.games import Arrival, ParallelGame, TurnGame
 from puffer_core.emulation.making import made
+from puffer_core.emulation.rendering import render
 from puffer_core.emulation.values import LARGEST, to_number
 from puffer_core.env import Array, PufferEnv, Step, check_spaces, put_actions
 from puffer_core.errors import EnvError, UsageError, shortened
@@ -251,9 +252,9 @@ class PettingZooPufferEnv(PufferEnv):
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def render(self) -> Any:
-        """Return what the environment renders."""
-        return self.env.render()
+    def render(self, mode: str | None = None) -> Any:
+        """Return a picture, (H, W, 3) uint8, or a text: ``rgb_array`` or ``ansi``."""
+        return render(self.env, mode)
 
     def set_params(self, **values: Any) -> None:
         """Pass parameters on, where the environment takes them."""

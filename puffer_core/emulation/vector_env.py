@@ -14,7 +14,7 @@ from puffer_core.emulation.making import made
 from puffer_core.emulation.spaces import action_codec, observation_codec
 from puffer_core.emulation.values import ActionReader, BoxWriter, CodecWriter
 from puffer_core.env import Array, PufferEnv, Step, check_spaces, put_actions
-from puffer_core.errors import EnvError, UsageError
+from puffer_core.errors import EnvError, RenderError, UsageError
 
 NEXT_STEP, SAME_STEP, DISABLED = MODES = ("next_step", "same_step", "disabled")
 """Ways in which a vector environment begins the next episode of a row, as Gymnasium names them."""
@@ -168,6 +168,8 @@ class VectorPufferEnv(PufferEnv):
     def render(self) -> Any:
         """Return a picture of the first environment."""
         frames = self.env.render()
+        if frames is None:
+            raise RenderError(f"{self._kind} drew nothing", hint="make it with render_mode='rgb_array'")
         return frames[0] if isinstance(frames, tuple | list) and frames else frames
 
     def close(self) -> None:
