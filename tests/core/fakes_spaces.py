@@ -17,7 +17,7 @@ def boxes(dtypes: tuple[str, ...] = (*FLOATS, *INTEGERS, "bool"), shapes: Any = 
     """Draw Boxes: bounded ones, so that samples can be compared."""
 
     def make(dtype: str, shape: tuple[int, ...]) -> spaces.Box:
-        least = 0 if np.dtype(dtype).kind in "bu" else -3
+        least = 0 if np.dtype(dtype).kind in ("b", "u") else -3
         return spaces.Box(least, 1 if dtype == "bool" else 5, shape, np.dtype(dtype).type)
 
     return st.builds(make, st.sampled_from(dtypes), st.sampled_from(shapes))
