@@ -69,9 +69,9 @@ class EpisodeStats:
         self._steps += 1
         log, logged, returns, lengths, steps = vector.log, vector.logged, self.returns, self._lengths, self._steps
         for row in rows:
-            log[row, _SCORE] = log[row, _RETURN] = returns[row]
-            log[row, _PERF], log[row, _LENGTH], logged[row] = math.nan, lengths[row] + steps, True
-            returns[row], lengths[row] = 0, -steps
+            total = returns.item(row)
+            log[row] = total, math.nan, total, lengths.item(row) + steps
+            logged[row], returns[row], lengths[row] = True, 0, -steps
 
     @staticmethod
     def add_info(vector: Any, row: int, info: dict[str, Any]) -> None:
