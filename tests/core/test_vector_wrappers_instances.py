@@ -90,6 +90,23 @@ def test_action_repeat_stops_where_an_agent_leaves() -> None:
         assert (opened.terminals.tolist(), opened.masks.tolist()) == ([True, False], [True, True])
 
 
+class Sparse(Tally):
+    """Writes a reward at the first tick only, as an environment may: a vector clears rewards before each step."""
+
+    def step(self, actions: Any) -> Any:
+        kept = self.rewards.copy()
+        result = super().step(actions)
+        self.rewards[:] = 1 if self.tick == 1 else kept
+        return result
+
+
+def test_action_repeat_clears_rewards_as_a_vector_does() -> None:
+    with open_(Sparse, action_repeat=3) as opened:
+        opened.reset(0)
+        assert step(opened)[1].tolist() == [1]
+        assert step(opened)[1].tolist() == [0]
+
+
 def test_action_repeat_keeps_the_log_of_the_environment() -> None:
     with open_(Count, action_repeat=2) as opened:
         opened.reset(0)
@@ -140,6 +157,34 @@ def test_time_limit_truncates_agents_that_are_there_and_resets_the_environment()
         assert opened.members[0].env.env.resets == 2
         step(opened)
         assert opened.observations[:, 0].tolist() == [301, 301]
+
+
+class Leaving(Departing):
+    """Agent 1 is truncated where `Departing` has a terminal."""
+
+    def step(self, actions: Any) -> Any:
+        result = super().step(actions)
+        self.truncations[1], self.terminals[1] = self.terminals[1], False
+        return result
+
+
+@pytest.mark.parametrize("make", [Departing, Leaving])
+def test_time_limit_keeps_the_flags_of_agents_that_end_by_themselves(make: Any) -> None:
+    with open_(make, time_limit=2) as opened:
+        opened.reset(0)
+        step(opened)
+        step(opened)
+        assert opened.truncations.tolist() == [True, make is Leaving]
+        assert opened.terminals.tolist() == [False, make is Departing]
+        assert opened.final_observations[:, 0].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("make", [Tally, Departing, lambda limit: Plain(limit)], ids=["puffer", "two", "adapter"])
+def test_time_limit_counts_anew_in_each_episode(make: Any) -> None:
+    with vector.make(make, 1, params={"limit": 3}, wrap={"time_limit": 4}) as opened:
+        opened.reset(0)
+        for _ in range(12):
+            assert not step(opened)[3].any()
 
 
 def test_an_end_at_the_limit_is_terminal() -> None:
@@ -217,6 +262,15 @@ def test_wrappers_in_the_adapter_do_what_those_around_it_do(make: Any, keys: Any
                 assert np.array_equal(getattr(inside, name), getattr(outside, name)), name
             assert np.array_equal(inside.final_observations[ended], outside.final_observations[ended])
             assert np.array_equal(inside.log[ended], outside.log[ended], equal_nan=True)
+
+
+@pytest.mark.parametrize("values", [4, 5])
+def test_an_end_at_the_limit_is_terminal_in_the_adapter_too(values: int) -> None:
+    with open_(lambda: Plain(3, values), 2, time_limit=3) as opened:
+        opened.reset(0)
+        for _ in range(3):
+            step(opened)
+        assert (opened.terminals.all(), opened.truncations.any()) == (True, False)
 
 
 def test_an_adapter_with_a_limit_is_saved_and_names_the_environment() -> None:
