@@ -13,7 +13,7 @@ from typing import Any
 
 from puffer_core.config import options as option_grammar
 from puffer_core.config import sources
-from puffer_core.config.schema import SECTIONS, Config, Origin, SweepRange
+from puffer_core.config.schema import SECTIONS, Config, Origin, SweepRange, WrapConfig
 from puffer_core.config.sections import Keys, join, split
 from puffer_core.config.sources import Layer, Source, Value
 from puffer_core.config.values import kinds
@@ -88,11 +88,16 @@ def assemble(keys: Keys, values: Layer) -> Config:
     return Config(
         **{name: cls(**parts.get(name, {})) for name, cls in SECTIONS.items() if name != "wrap"},
         env=env,
-        wrap=parts.get("wrap", {}),
+        wrap=_switched_on(parts.get("wrap", {})),
         ranges={name.removeprefix("sweep."): limits for name, limits in ranges.items()},
         plugins={name: cls(**parts.get(name, {})) for name, cls in keys.options.items()},
         origins={key: item.origin for key, item in values.items()},
     )
+
+
+def _switched_on(wrap: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the wrappers that are on, in listed order; one that has its default is as good as not listed."""
+    return {name: value for name, value in wrap.items() if value != getattr(WrapConfig, name)}
 
 
 def flatten(config: Config) -> Iterator[tuple[str, Any]]:

@@ -285,7 +285,7 @@ class Config:
 
     Attributes:
         env: Parameters of the environment; holds ``num_envs`` (a number or ``auto``) for environments in C.
-        wrap: Wrappers in the order in which they are applied.
+        wrap: Wrappers that are on, in the order in which they are applied.
         ranges: Searched dimensions, ``train.learning_rate`` -> range.
         plugins: Options of policies, trainers, loggers and sweepers, by the name of their section: instances of the
             dataclasses their specs name. `options_of` looks them up.
