@@ -25,6 +25,7 @@ COMMANDS = {
     "config": ("puffer_core.cli.config:command", "Show every option of an environment with its origin."),
     "doctor": ("puffer_core.cli.doctor:command", "Say what this machine offers and what would be used."),
     "check": ("puffer_core.cli.check:command", "Check that an environment keeps its contract."),
+    "new": ("puffer_core.cli.new:command", "Write a package with an environment that trains as it is."),
     "bench": ("puffer_core.cli.bench:command", "Measure the throughput of environments or of training."),
 }
 """The core's own commands: where each is, and its line in the help. No plugin can take one of these names."""
