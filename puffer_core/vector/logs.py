@@ -22,7 +22,7 @@ EPISODE_FIELDS = ("score", "perf", "episode_return", "episode_length")
 _SCORE, _PERF, _RETURN, _LENGTH = range(4)
 _NUMBERS = (float, int, np.bool_, np.integer, np.floating)
 _HELD = 64
-"""Steps whose log rows are kept to be added up together, which costs less."""
+"""Steps or rows whose log is kept to be added up together, which costs less."""
 
 
 class EpisodeStats:
@@ -94,7 +94,7 @@ class LogSums:
 
     def _clear(self) -> None:
         self._rows = 0
-        self._held: list[Array] = []
+        self._held: list[bytes] = []
         self._sums = np.zeros(len(self._fields))
         self._every, self._last = InfoSums(self._fields), InfoSums(self._fields)
 
@@ -104,9 +104,21 @@ class LogSums:
         """Add one step; ``last`` are the infos that came with the end of an episode."""
         if count := int(np.count_nonzero(logged)):
             self._rows += count
-            self._held.append(log[logged])
-            if len(self._held) == _HELD:
-                self._fold()
+            self._held.append(log[logged].astype(np.float32, copy=False).tobytes())
+        self._add_infos(infos, last)
+
+    def add_rows(
+        self, log: Array, rows: Sequence[int], infos: Sequence[dict[str, Any]], last: Sequence[dict[str, Any]]
+    ) -> None:
+        """Do what `add` does for the few rows that were logged: cheaper than looking for them."""
+        self._rows += len(rows)
+        for row in rows:
+            self._held.append(log[row].tobytes())
+        self._add_infos(infos, last)
+
+    def _add_infos(self, infos: Sequence[dict[str, Any]], last: Sequence[dict[str, Any]]) -> None:
+        if len(self._held) >= _HELD:
+            self._fold()
         for info in infos:
             self._every.add(info, self._at_ends)
         for info in last:
@@ -115,7 +127,8 @@ class LogSums:
     def _fold(self) -> None:
         """Add up the rows that are held."""
         if self._held:
-            self._sums += np.concatenate(self._held).sum(axis=0, dtype=np.float64)
+            rows = np.frombuffer(b"".join(self._held), np.float32).reshape(-1, len(self._fields))
+            self._sums += rows.sum(axis=0, dtype=np.float64)
             self._held = []
 
     def take(self) -> LogSums:

@@ -202,7 +202,7 @@ class Serial(Vector):
             self._stats.add_info(self, row, info)
         self.last_infos = [info for _, info in last]
         if ended or given:
-            self._sums.add(self.log, self.logged, self.infos, self.last_infos)
+            self._sums.add_rows(self.log, ended, self.infos, self.last_infos)
 
     def _finish(self, ended: Array) -> None:
         both = self.terminals & self.truncations
