@@ -196,3 +196,35 @@ def test_what_an_environment_does_not_offer_is_refused_with_its_name():
         env.render()
     with env:
         env.close()
+
+
+# -- helpers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, Box(-np.inf, np.inf, (3,), np.float32)),
+        ({"low": -0.1, "high": 0.3}, Box(-0.1, 0.3, (3,), np.float32)),
+        ({"low": [0, 1, 2], "high": 4}, Box(np.array([0, 1, 2], np.float32), np.full(3, 4, np.float32))),
+        ({"dtype": np.uint8}, Box(0, 255, (3,), np.uint8)),
+        ({"high": 9, "dtype": np.int64}, Box(np.iinfo(np.int64).min, 9, (3,), np.int64)),
+        ({"dtype": bool}, Box(0, 1, (3,), np.bool_)),
+    ],
+)
+def test_make_space_is_a_box_with_the_bounds_of_its_dtype(arguments, expected):
+    assert PufferEnv.make_space((3,), **arguments) == expected
+
+
+def test_make_discrete_counts_from_zero():
+    assert PufferEnv.make_discrete(4) == Discrete(4)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32, np.int8])
+def test_integers_that_fit_are_narrowed_and_others_stay_illegal(dtype):
+    own = np.zeros(2, np.int32)
+    put_actions(np.array([1, 100], dtype), own, "x")
+    assert own.tolist() == [1, 100]
+    if np.iinfo(dtype).max > 2**31:
+        put_actions(np.array([2**32 - 1, 3]).astype(dtype), own, "x")
+        assert own.tolist() == [2**31 - 1, 3]
