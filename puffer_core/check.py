@@ -29,7 +29,8 @@ _PLAY_S = 1.5
 """Seconds of play that one trajectory may take; slow environments are played for fewer steps."""
 _STEPS, _FEWEST_STEPS = 400, 30
 _SLOW_RESET_S = 0.05
-_CASE_TIMEOUT_S = 120.0
+_CASE_TIMEOUT_S, _MAX_HUNG = 60.0, 2
+"""A check that takes longer has hung; after two of them nothing more is tried."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def _run_here(function: Callable[[Case], Any], cases: list[Case]) -> list[Any]:
 def _run_in_child(function: Callable[[Case], Any], cases: list[Case]) -> list[Any]:
     """Return what the function gives for each case, in a child process; where that dies, a failed `Result`."""
     work = [(function.__name__, case) for case in cases]
-    outcomes = run_isolated("puffer_core.check:answer", work, case_timeout_s=_CASE_TIMEOUT_S)
+    outcomes = run_isolated("puffer_core.check:answer", work, case_timeout_s=_CASE_TIMEOUT_S, max_hung=_MAX_HUNG)
     return [_unpacked(outcome, case) for outcome, case in zip(outcomes, cases, strict=True)]
 
 

@@ -1,7 +1,7 @@
 """Run cases in a child process, so that a crash or a hang costs one case and names it.
 
 A child works through many cases; when it dies or stalls, the case it had begun is blamed and a new child goes on with
-the next. ``python -m puffer_core.testing.isolated`` is the child.
+the next. The child says when it is ready, so that the time to import a framework is nobody's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import IO
 
+_CHILD = "import sys; from puffer_core.testing import isolated; isolated._work(sys.argv[1])"
+_START_S = 60.0
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -31,23 +34,29 @@ class Outcome:
     """Names of the exception's class and its bases, where one was raised."""
 
 
-def run_isolated(target: str, cases: Sequence[object], *, case_timeout_s: float = 20.0) -> list[Outcome]:
+def run_isolated(
+    target: str, cases: Sequence[object], *, case_timeout_s: float = 20.0, max_hung: int | None = None
+) -> list[Outcome]:
     """Return the outcome of ``target(case)`` for every case, in order.
 
     Args:
         target: ``"module:function"`` of one argument; what it returns is kept as text.
         cases: Anything that can be pickled.
         case_timeout_s: A case that takes longer has hung.
+        max_hung: After as many that have hung the others count as hung untried.
     """
     outcomes: list[Outcome] = []
     while len(outcomes) < len(cases):
+        if max_hung is not None and sum(outcome.status == "hung" for outcome in outcomes) >= max_hung:
+            untried = Outcome("hung", f"not tried after {max_hung} that gave no answer within {case_timeout_s} s")
+            return outcomes + [untried] * (len(cases) - len(outcomes))
         outcomes.extend(_run_child(target, cases[len(outcomes) :], case_timeout_s))
     return outcomes
 
 
 def _run_child(target: str, cases: Sequence[object], case_timeout_s: float) -> list[Outcome]:
     """Return the outcomes of one child's life: all cases, or those up to the one that ended it."""
-    command = [sys.executable, "-m", "puffer_core.testing.isolated", target]
+    command = [sys.executable, "-c", _CHILD, target]
     outcomes: list[Outcome] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdin is not None
@@ -62,11 +71,13 @@ def _run_child(target: str, cases: Sequence[object], case_timeout_s: float) -> l
         for reader in readers:
             reader.start()
         _send(child.stdin, cases)
+        is_ready = False
         while len(outcomes) < len(cases):
+            timeout_s = case_timeout_s if is_ready else max(_START_S, case_timeout_s)
             try:
-                line = lines.get(timeout=case_timeout_s)
+                line = lines.get(timeout=timeout_s)
             except queue.Empty:
-                outcomes.append(Outcome("hung", f"no answer within {case_timeout_s} s"))
+                outcomes.append(Outcome("hung", f"no answer within {timeout_s} s"))
                 break
             if line is None:
                 readers[1].join()
@@ -74,6 +85,9 @@ def _run_child(target: str, cases: Sequence[object], case_timeout_s: float) -> l
                 outcomes.append(Outcome("crashed", f"exit status {child.wait()}: {text}"))
                 break
             answer = json.loads(line)
+            if not is_ready:
+                is_ready = True
+                continue
             outcomes.append(Outcome(answer["status"], answer["detail"], tuple(answer["classes"])))
         child.kill()
         for reader in readers:
@@ -103,15 +117,16 @@ def _work(target: str) -> None:
     os.dup2(2, 1)
     module, attribute = target.split(":")
     function = getattr(import_module(module), attribute)
+    _say(answers, "ready")
     for case in pickle.load(sys.stdin.buffer):
         try:
             answer = {"status": "ok", "detail": str(function(case)), "classes": []}
         except Exception as error:
             classes = [kind.__name__ for kind in type(error).__mro__]
             answer = {"status": "raised", "detail": f"{type(error).__name__}: {error}", "classes": classes}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        _say(answers, answer)
 
 
-if __name__ == "__main__":
-    _work(sys.argv[1])
+def _say(answers: IO[str], answer: object) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()

@@ -476,6 +476,13 @@ class CrashesAfterClose(Walkers):
         return super().step(actions)
 
 
+class HangsAfterClose(CrashesAfterClose):
+    def step(self, actions: Any) -> Any:
+        while not self.is_open:
+            time.sleep(1)
+        return super().step(actions)
+
+
 class CrashesAtOnce(Walkers):
     def __init__(self, buf: Any = None) -> None:
         os._exit(7)

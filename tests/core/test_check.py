@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from fakes_faulty import FAULTS, RIGHT, WARNED, Constant, Fault, Plain, SeedIgnored, Worded
 
+import puffer_core.testing
 from puffer_core import plugins
 from puffer_core.check import Case, Finding, Report, check, check_names, probe, run_check
 from puffer_core.cli.main import main
@@ -105,6 +107,20 @@ def test_crash_while_it_is_opened_is_a_report_too(isolated_path: None) -> None:
     report = check("fakes_faulty:CrashesAtOnce")
     assert [finding.name for finding in report.failed] == ["opens_steps_and_closes"]
     assert "the process ended with exit status 7" in report.failed[0].reason
+
+
+def test_hang_is_a_failure_of_its_check(isolated_path: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("puffer_core.check._CASE_TIMEOUT_S", 6.0)
+    report = check("fakes_faulty:HangsAfterClose")
+    assert [finding.name for finding in report.failed] == ["step_after_close_is_no_crash"]
+    assert report.failed[0].reason == "it hung: no answer within 6.0 s"
+
+
+def test_testing_offers_check_and_report() -> None:
+    assert puffer_core.testing.check is check
+    assert puffer_core.testing.Report is Report
+    with pytest.raises(AttributeError, match=re.escape("has no attribute 'cheque'")):
+        puffer_core.testing.cheque  # noqa: B018
 
 
 def test_report_is_plain_data() -> None:

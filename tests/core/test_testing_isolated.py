@@ -40,6 +40,12 @@ def test_each_case_has_its_own_outcome(target):
     assert "exit status 3" in outcomes[4].detail
 
 
+def test_others_are_not_tried_after_too_many_that_hung(target):
+    outcomes = run_isolated(target, ["a", "hang", "hang", "b", "c"], case_timeout_s=2.0, max_hung=2)
+    assert [outcome.status for outcome in outcomes] == ["ok", *["hung"] * 4]
+    assert outcomes[4].detail == "not tried after 2 that gave no answer within 2.0 s"
+
+
 def test_no_cases_give_no_outcomes(target):
     assert run_isolated(target, []) == []
 
