@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes_pettingzoo import Poisoned
+from fakes_pettingzoo import Poisoned, Schedule
 from mpe2 import simple_spread_v3
 from pettingzoo.butterfly.knights_archers_zombies import knights_archers_zombies as kaz
 from pettingzoo.classic.rps import rps
@@ -121,21 +121,51 @@ def test_pistonball_is_many_agents_with_pictures_and_continuous_actions() -> Non
         assert envs.final_observations.any(axis=(1, 2, 3)).all()
 
 
-def test_training_on_agents_that_come_and_go_stays_finite(tmp_path: Path) -> None:
+def pair() -> Any:
+    return Schedule({2: {"agent_1": "terminate"}, 9: {"agent_0": "truncate"}}, agents=2)
+
+
+def padded_pair() -> Any:
+    """The same two agents beside two that are never there, of whom it gives NaN."""
+    events = {2: {"agent_1": "terminate"}, 9: {"agent_0": "truncate"}}
+    return Schedule(events, agents=4, absent=("agent_2", "agent_3"), poison=True)
+
+
+def metrics_of(env: Any, tmp_path: Path, rows: int, epochs: int, **changes: str) -> list[dict[str, Any]]:
+    """Train with one minibatch per rollout of ``rows`` x 16; return the rows of the metrics."""
     options = {
-        "train.total_timesteps": "2560",
+        "train.total_timesteps": str(rows * 16 * epochs),
         "train.device": "cpu",
         "train.horizon": "16",
-        "train.minibatch_size": "160",
-        "vec.num_envs": "2",
+        "train.minibatch_size": str(rows * 16),
+        "train.replay_ratio": "1",
+        "train.prio": "off",
+        "train.optimizer": "adam",
+        "vec.num_envs": "1",
         "vec.backend": "serial",
         "policy.hidden_size": "8",
         "policy.num_layers": "1",
         "runs_dir": str(tmp_path),
     }
-    result = train(Poisoned, options=options)
-    rows = [json.loads(line) for line in (Path(result["run_dir"]) / "metrics.jsonl").read_text().splitlines()]
+    result = train(env, options=options | {key.replace("__", "."): text for key, text in changes.items()})
+    return [json.loads(line) for line in (Path(result["run_dir"]) / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_training_on_agents_that_come_and_go_stays_finite(tmp_path: Path) -> None:
+    rows = metrics_of(Poisoned, tmp_path, rows=10, epochs=16, vec__num_envs="2")
     losses = [value for row in rows for key, value in row.items() if key.startswith("loss/")]
     assert len(losses) > 10
     assert np.isfinite(losses).all()
     assert rows[-1]["env/episode_length"] == pytest.approx((2 + 5 + 5 + 9) / 4, abs=0.5)
+
+
+def test_rows_of_agents_that_are_never_there_change_no_loss_and_no_count(tmp_path: Path) -> None:
+    found = metrics_of(padded_pair, tmp_path, rows=4, epochs=2)
+    expected = metrics_of(pair, tmp_path, rows=2, epochs=2)
+    assert len(found) == len(expected) == 2
+    assert found[0]["loss/entropy"] == pytest.approx(expected[0]["loss/entropy"], rel=1e-5)
+    for padded, plain in zip(found, expected, strict=True):
+        assert padded["step"] == plain["step"]
+        # Rewards and observations do not depend on actions here, which are drawn anew for other numbers of rows.
+        same = [key for key in plain if key.startswith("env/") or key in ("loss/value", "loss/explained_variance")]
+        assert {key: padded[key] for key in same} == pytest.approx({key: plain[key] for key in same}, rel=1e-4)
