@@ -33,6 +33,7 @@ class PettingZooPufferEnv(PufferEnv):
         env_creator: What makes it, in place of ``env``.
         env_args, env_kwargs: Arguments of ``env_creator``.
         buf: Arrays to use, as in `PufferEnv`.
+        seed: Of the first `reset` that is given none.
 
     Attributes:
         env: The environment.
@@ -49,7 +50,9 @@ class PettingZooPufferEnv(PufferEnv):
         env_args: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
         buf: Mapping[str, Array] | None = None,
+        seed: int | None = None,
     ) -> None:
+        self._seed = seed
         self.env = made(env, env_creator, env_args, env_kwargs)
         self._kind = type(getattr(self.env, "unwrapped", self.env)).__name__
         self._game = _game_of(self.env)
@@ -108,6 +111,7 @@ class PettingZooPufferEnv(PufferEnv):
 
     def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[dict[str, Any]]]:
         """Start a new episode; the environment gets ``seed + index``."""
+        seed, self._seed = self._seed if seed is None else seed, None
         arrival = self._begin(None if seed is None else seed + index)
         self._clear()
         self._has_begun = True

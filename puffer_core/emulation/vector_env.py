@@ -36,6 +36,7 @@ class VectorPufferEnv(PufferEnv):
         env_args, env_kwargs: Arguments of ``env_creator``.
         autoreset_mode: One of `MODES`, for a class that declares none.
         buf: Arrays to use, as in `PufferEnv`.
+        seed: Of the first `reset` that is given none.
 
     Attributes:
         env: The vector environment.
@@ -52,7 +53,9 @@ class VectorPufferEnv(PufferEnv):
         env_kwargs: Mapping[str, Any] | None = None,
         autoreset_mode: str | None = None,
         buf: Mapping[str, Array] | None = None,
+        seed: int | None = None,
     ) -> None:
+        self._seed = seed
         self.env = made(env, env_creator, env_args, env_kwargs)
         self._kind = type(self.env).__name__
         self._mode = _mode_of(self.env, autoreset_mode)
@@ -73,6 +76,7 @@ class VectorPufferEnv(PufferEnv):
 
     def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[dict[str, Any]]]:
         """Start a new episode in every row; the first gets ``seed + index``, the others the seeds after that."""
+        seed, self._seed = self._seed if seed is None else seed, None
         observations, infos = self.env.reset(seed=None if seed is None else seed + index)
         self._write("observations", observations)
         self.rewards[:], self.terminals[:], self.truncations[:], self.masks[:] = 0, False, False, True

@@ -161,6 +161,14 @@ def test_reset_gives_the_environment_seed_and_index() -> None:
     assert env.observations[0, 1] == 8
 
 
+def test_seed_of_the_constructor_is_that_of_the_first_reset() -> None:
+    env = PettingZooPufferEnv(Schedule({}), seed=40)
+    env.reset()
+    assert env.observations[0, 1] == 40
+    env.reset()
+    assert env.observations[0, 1] == 41
+
+
 def test_environment_without_seed_is_called_bare_and_says_so() -> None:
     class Unseeded(Schedule):
         def reset(self) -> Any:  # type: ignore[override]

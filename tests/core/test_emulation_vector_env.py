@@ -132,6 +132,11 @@ def test_async_vector_gives_what_serial_gives(mode: AutoresetMode) -> None:
         assert_equal(play(wrapped, 12), expected)
 
 
+def test_seed_of_the_constructor_is_that_of_the_first_reset() -> None:
+    first, second = VectorPufferEnv(SyncVectorEnv([Walk] * 2), seed=4), VectorPufferEnv(SyncVectorEnv([Walk] * 2))
+    assert (first.reset()[0] == second.reset(4)[0]).all()
+
+
 def test_vectors_side_by_side_get_the_seeds_of_their_places() -> None:
     with (
         vector.make(Walk, num_envs=4, backend="serial") as serial,
