@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from puffer_core.env import Array, put_actions
-from puffer_core.errors import EnvError, OptionError, PufferError, UsageError
+from puffer_core.errors import EnvError, OptionError, PufferError, UsageError, WorkerError
 from puffer_core.vector.base import CLOSED, SEND, Infos, Vector
 from puffer_core.vector.blocks import Block, Blocks, auto_workers
 from puffer_core.vector.counts import check_counts, check_seconds, is_auto
@@ -273,7 +273,7 @@ class Multiprocessing(Vector):
         link = self._crew.links[number]
         code = link.get()
         if code == INFOS:
-            self._infos[number] = link.get_object()
+            self._infos[number] = self._object(number)
         elif code == FAILED:
             self._fail(self._error(number))
         elif code != DONE:
@@ -305,12 +305,22 @@ class Multiprocessing(Vector):
             self._lament(number)
         if code == FAILED:
             raise self._error(number)
-        return link.get_object()
+        return self._object(number)
+
+    def _object(self, number: int) -> Any:
+        """Take the object that a worker sends after a code."""
+        try:
+            return self._crew.links[number].get_object()
+        except EOFError:
+            self._lament(number)
+        except Exception as error:
+            msg = f"{self.name}: {self._place(number)} sent what can't be read here: {type(error).__name__}: {error}"
+            self._fail(WorkerError(msg, hint="put numbers and texts into infos"))
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def _error(self, number: int) -> PufferError:
-        fault = self._crew.links[number].get_object()
+        fault = self._object(number)
         return fault.as_error(self.name, lambda position: self._place(number, position))  # type: ignore[no-any-return]
 
     def _lament(self, number: int) -> NoReturn:

@@ -18,6 +18,7 @@ from fakes_workers import Picture, Slow, Trouble
 from puffer_core.errors import EnvError, OptionError, UsageError, WorkerError
 from puffer_core.vector import Multiprocessing
 from puffer_core.vector.faults import Fault, death
+from puffer_core.vector.links import is_readable
 
 FAULTS = {
     "raise": (WorkerError, "Trouble: environment 3 in worker 1 raised ZeroDivisionError: boom in env\n\nTraceback"),
@@ -107,6 +108,49 @@ def test_a_worker_killed_while_idle_is_noticed_at_the_next_step():
     with pytest.raises(WorkerError, match="environment 0 in worker 0 was killed by SIGKILL") as caught:
         play(opened, 100)
     assert caught.value.hint == "out of memory? use fewer environments or workers"
+
+
+class Talks(Picture):
+    """Its infos hold an object."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def step(self, action):
+        return *super().step(action)[:4], {"value": self.value}
+
+
+class Unreadable:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_worker_killed_while_it_writes_infos_is_told_as_killed():
+    opened = Multiprocessing(Talks, 1, num_workers=1, params={"value": b"x" * 10_000_000})
+    opened.reset()
+    opened.send(np.zeros(1, int))
+    while not is_readable(opened._crew.links[0].reader):
+        time.sleep(0.01)
+    os.kill(opened.worker_pids[0], signal.SIGKILL)
+    with pytest.raises(WorkerError, match="environment 0 in worker 0 was killed by SIGKILL"):
+        opened.recv()
+
+
+def test_infos_that_can_not_be_read_are_one_error():
+    opened = Multiprocessing(Talks, 1, num_workers=1, params={"value": Unreadable()})
+    opened.reset()
+    with pytest.raises(WorkerError, match="environment 0 in worker 0 sent what can't be read here: ValueError"):
+        opened.step(np.zeros(1, int))
+    with pytest.raises(UsageError, match="used after close"):
+        opened.reset()
+
+
+def test_infos_that_can_not_be_sent_are_one_error():
+    opened = Multiprocessing(Talks, 1, num_workers=1, params={"value": (i for i in range(3))})
+    opened.reset()
+    with pytest.raises(WorkerError, match="worker 0 raised TypeError: cannot pickle 'generator' object"):
+        opened.step(np.zeros(1, int))
 
 
 @pytest.mark.parametrize(
