@@ -20,7 +20,7 @@ import numpy as np
 import puffer_core
 from puffer_core.emulation.forms import accepts, is_pettingzoo, is_puffer, is_single
 from puffer_core.env import Array, PufferEnv, Step
-from puffer_core.errors import PufferError, shortened
+from puffer_core.errors import PufferError, UsageError, shortened
 from puffer_core.native import NativeEnv
 from puffer_core.testing.rollouts import random_actions
 from puffer_core.vector import Source, source_of
@@ -154,22 +154,29 @@ class Contract:
 
     @cached_property
     def source(self) -> Source | None:
-        """What is opened; None where `make` is overridden."""
-        if type(self).make is not Contract.make:
-            return None
-        return source_of(self.env_name if self.env is None else self.env, self.params)
+        """What is named; None where nothing is, so that `make` has to be overridden."""
+        env = self.env_name if self.env is None else self.env
+        return None if env == "" else source_of(env, self.params)
+
+    @property
+    def is_overridden(self) -> bool:
+        """Whether a subclass makes the environment in its own way."""
+        return type(self).make is not Contract.make
 
     def make(self, buf: Mapping[str, Array] | None = None) -> PufferEnv:
         """Return a new environment on the given buffers, or on its own; override it where no plugin declares one."""
         source = self.source
-        assert source is not None
+        if source is None:
+            raise UsageError(
+                f"{type(self).__name__} names no environment", hint="set env_name or env, or override make"
+            )
         if source.table is not None:
             return NativeEnv(source.table, source.params, num_envs=source.instances, buf=buf)
         return source.open(buf)
 
     def make_raw(self) -> Any | None:
         """Return a new environment as its own framework made it; None for a `PufferEnv` and for one in C."""
-        if self.source is None:
+        if self.is_overridden or self.source is None:
             return raw_of(self.make())
         if self.source.make is None:
             return None

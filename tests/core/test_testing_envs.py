@@ -8,6 +8,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from puffer_core.env import PufferEnv
+from puffer_core.errors import UsageError
+from puffer_core.specs import EnvSpec
 from puffer_core.testing import EnvContract
 
 
@@ -184,3 +186,31 @@ def test_limits_of_a_framework_are_not_failures():
     suite.kind, suite.limits = Unseeded, ("no-seed",)
     suite.test_one_seed_gives_one_trajectory()
     suite.test_reset_with_a_seed_starts_over()
+
+
+def test_make_may_be_extended():
+    class Extended(EnvContract):
+        env = Walk
+        made = 0
+
+        def make(self, buf: Any = None) -> PufferEnv:
+            self.made += 1
+            return super().make(buf)
+
+    suite = Extended()
+    suite.test_one_seed_gives_one_trajectory()
+    suite.test_a_vector_keeps_rows_apart()
+    assert suite.made > 2
+
+
+def test_suite_without_an_environment_says_so():
+    with pytest.raises(UsageError, match="EnvContract names no environment"):
+        EnvContract().test_one_seed_gives_one_trajectory()
+
+
+def test_a_limit_that_the_spec_declares_is_no_failure():
+    class Limited(EnvContract):
+        env = EnvSpec("fakes/unseeded", make="fakes_faulty:PartlySeeded", limits=("no-seed",))
+
+    Limited().test_one_seed_gives_one_trajectory()
+    assert Limited().all_limits == ("no-seed",)
