@@ -62,7 +62,7 @@ def run_into(how, **options):
     pids, began = opened.worker_pids, []
     opened.async_reset()
     with pytest.raises(kind, match=re.escape(words)) as caught:
-        play(opened, 1000, began)
+        play(opened, 100_000, began)
     seconds = time.monotonic() - began[-1]
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     with pytest.raises(UsageError, match="used after close"):
@@ -109,7 +109,7 @@ def test_a_worker_killed_while_idle_is_noticed_at_the_next_step():
     opened.send(np.zeros(2, int))
     os.kill(opened.worker_pids[0], signal.SIGKILL)
     with pytest.raises(WorkerError, match="environment 0 in worker 0 was killed by SIGKILL") as caught:
-        play(opened, 100)
+        play(opened, 100_000)
     assert caught.value.hint == "out of memory? use fewer environments or workers"
 
 
