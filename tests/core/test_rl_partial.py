@@ -14,7 +14,7 @@ from puffer_core.env import PufferEnv
 from puffer_core.errors import UsageError
 from puffer_core.rl.partial import PartialRollout
 from puffer_core.rl.rollout import Rollout
-from puffer_core.vector import Serial
+from puffer_core.vector import Multiprocessing, Serial
 
 WORKERS, ENVS = 6, 2
 SPLITS = {
@@ -175,3 +175,17 @@ def test_held_agents_are_neither_received_nor_answered_twice() -> None:
     vector.async_reset(0)
     with pytest.raises(UsageError, match="no agent is held"):
         vector.send_held(vector.actions)
+
+
+@pytest.mark.parametrize("zero_copy", [True, False], ids=["ring", "first ready"])
+def test_worker_processes_give_the_weights_of_a_loop_in_this_process(zero_copy: bool) -> None:
+    other = Multiprocessing(Rough, 4, num_workers=4, batch_size=2, zero_copy=zero_copy)
+    found = []
+    for vector in (Serial(Rough, 4), other):
+        with vector:
+            trainer = make_trainer(vector, learning_rate=0.005)
+            run(trainer, 5)
+            found.append((trainer.global_step, weights(trainer)))
+    assert type(trainer.rollout) is PartialRollout
+    assert found[0][0] == found[1][0]
+    assert torch.allclose(found[0][1], found[1][1], atol=1e-4)
