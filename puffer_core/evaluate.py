@@ -264,13 +264,18 @@ def _config(env: str | EnvSpec, checkpoint: Path, options: Mapping[str, str]) ->
         if key in options:
             msg = f"`{spell(key)}` has no meaning here: as many environments are opened as there are episodes to play"
             raise OptionError(msg, hint="leave it out; --episodes says how many are played")
+    for key in ("vec.batch_size", "vec.zero_copy"):
+        if key in options:
+            msg = f"`{spell(key)}` has no meaning here: an evaluation steps all environments together"
+            raise OptionError(msg, hint="leave it out; --vec.num-workers may divide them among processes")
     shipped = configuration.load(env, options=options)
     run, name = _run_of(checkpoint), locate(env)[1]
     if run is not None and run.env_name != name:
         msg = f"the run in `{run.path}` is one of {run.env_name}, not of {name}"
         raise RunError(msg, hint=f"puffer eval {run.env_name} --load {run.path}")
     config = shipped if run is None else run.config
-    config = replace(config, vec=replace(config.vec, backend="auto", num_workers="auto", batch_size="auto"))
+    whole = {"backend": "auto", "num_workers": "auto", "batch_size": "auto", "zero_copy": True}
+    config = replace(config, vec=replace(config.vec, **whole))
     asked = dict(configuration.flatten(shipped))
     for key in options:
         config = with_value(config, key, asked[key])

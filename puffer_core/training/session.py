@@ -118,8 +118,10 @@ class Session:
 
     def close(self) -> None:
         """Close loggers and environments."""
-        self._loggers.close()
-        self.trainer.close()
+        try:
+            self._loggers.close()
+        finally:
+            self.trainer.close()
 
     def save(self, reason: str) -> Path | None:
         """Write a checkpoint of this moment, once; a full disk is a warning and gives None."""

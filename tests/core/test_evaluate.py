@@ -218,6 +218,8 @@ def test_evaluate_warns_about_the_step_cap(trained: dict[str, Any], capsys: pyte
         ({"render": "movie"}, OptionError, "render='movie' is not one of none, ansi, video, human"),
         ({"options": {"train.gamma": "0.5"}}, OptionError, "--train.gamma` has no meaning here"),
         ({"options": {"vec.num_envs": "2"}}, OptionError, "--vec.num-envs` has no meaning here"),
+        ({"options": {"vec.batch_size": "2"}}, OptionError, "--vec.batch-size` has no meaning here: .* together"),
+        ({"options": {"vec.zero_copy": "off"}}, OptionError, "--vec.zero-copy` has no meaning here: .* together"),
         ({"load": "nothing-like-it"}, RunError, "no runs of fake/match"),
     ],
 )

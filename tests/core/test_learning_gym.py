@@ -15,7 +15,8 @@ from gymnasium import spaces
 
 from puffer_core.training import train
 
-pytestmark = pytest.mark.slow
+# Box2D's module, made by SWIG, warns while it is imported, and dies where a warning is an error.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")]
 
 RANDOM_SPREAD = -26.2
 """Mean score of an agent of simple-spread that draws its actions, over 768 episodes; the standard error is 0.3."""
