@@ -274,8 +274,8 @@ def _config(env: str | EnvSpec, checkpoint: Path, options: Mapping[str, str]) ->
         msg = f"the run in `{run.path}` is one of {run.env_name}, not of {name}"
         raise RunError(msg, hint=f"puffer eval {run.env_name} --load {run.path}")
     config = shipped if run is None else run.config
-    whole = {"backend": "auto", "num_workers": "auto", "batch_size": "auto", "zero_copy": True}
-    config = replace(config, vec=replace(config.vec, **whole))
+    vec = replace(config.vec, backend="auto", num_workers="auto", batch_size="auto", zero_copy=True)
+    config = replace(config, vec=vec)
     asked = dict(configuration.flatten(shipped))
     for key in options:
         config = with_value(config, key, asked[key])
