@@ -1,6 +1,6 @@
 """Whether environments of Gymnasium and PettingZoo are learnt with the settings that are shipped.
 
-The seeds are none of those by which the settings were picked (1 to 6).
+The seeds are none of those by which the settings were picked: 1 to 6, and 11 for LunarLander-v3.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ def test_cartpole_is_solved_within_65000_steps_by_five_of_six_seeds(tmp_path: Pa
     assert sum(count is not None and count <= 65_000 for count in steps) >= 5, steps
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [12, 13])
 @pytest.mark.parametrize(("name", "score"), [("LunarLander-v3", 200), ("Pendulum-v1", -200), ("Acrobot-v1", -100)])
 def test_others_reach_their_score(name: str, score: float, seed: int, tmp_path: Path) -> None:
     assert reached(f"gym/{name}", seed, score, tmp_path) is not None
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [12, 13])
 def test_simple_spread_is_better_than_random_play_by_four(seed: int, tmp_path: Path) -> None:
     assert reached("pettingzoo/simple-spread", seed, RANDOM_SPREAD + 4, tmp_path) is not None
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [12, 13])
 def test_a_nested_observation_is_learnt_from(seed: int, tmp_path: Path) -> None:
     options = {"train.total_timesteps": "150000", "train.horizon": "16", "train.minibatch_size": "256"}
     assert reached(Contrary, seed, 7.6, tmp_path, **options) is not None
