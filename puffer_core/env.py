@@ -352,10 +352,14 @@ def refuse_illegal(actions: Array, space: Space, owner: str, hint: str | None = 
         sizes = space.nvec if isinstance(space, MultiDiscrete) else np.array([action_width(space)])
         low, high = np.zeros_like(sizes), sizes - 1
     legal = (rows >= low) & (rows <= high)
+    choices = [i for i, head in enumerate(getattr(space, "action_layout", ())) if not head.is_continuous]
+    if choices:
+        legal[:, choices] &= rows[:, choices] == np.floor(rows[:, choices])
     if legal.all():
         return
     agent, head = (int(i) for i in np.argwhere(~legal)[0])
-    msg = f"{owner}: agent {agent}, head {head}: action {rows[agent, head]} is not from {low[head]:g} to {high[head]:g}"
+    allowed = f"{'a whole number ' if head in choices else ''}from {low[head]:g} to {high[head]:g}"
+    msg = f"{owner}: agent {agent}, head {head}: action {rows[agent, head]} is not {allowed}"
     raise EnvError(msg, hint=hint)
 
 
