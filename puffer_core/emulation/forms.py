@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from puffer_core.env import DECLARED, PufferEnv
@@ -49,3 +49,23 @@ def accepts(function: Callable[..., Any], name: str, in_kwargs: bool = True) -> 
         or (p.name == name and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
         for p in parameters
     )
+
+
+def call_with(function: Callable[..., Any], **arguments: Any) -> Any:
+    """Call a function with those of the arguments that it takes by name."""
+    return function(**{name: value for name, value in arguments.items() if accepts(function, name)})
+
+
+def not_taken(function: Callable[..., Any], names: Iterable[str]) -> list[str]:
+    """Return the names that a callable takes no argument of; none where its signature can't be read."""
+    try:
+        inspect.signature(function)
+    except (TypeError, ValueError):
+        return []
+    return [name for name in names if not accepts(function, name)]
+
+
+def argument_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of what a callable takes by name, in order."""
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from puffer_core.emulation.forms import accepts
 from puffer_core.env import Array, PufferEnv
-from puffer_core.errors import EnvError, shortened
+from puffer_core.errors import EnvError
 from puffer_core.native import NativeEnv
 from puffer_core.vector.base import Infos
+from puffer_core.vector.infos import as_infos
+from puffer_core.vector.seeds import Seeding
+from puffer_core.vector.wrap.instances import EnvWrapper
 
 PATTERN = 0xA5
 """Fills final observations before each step, so that rows an environment did not write are known."""
@@ -44,24 +46,22 @@ class Member:
         self._agents = int(env.num_agents)
         self._before = np.empty_like(env.observations) if self.is_watched else None
         self._has_warned = False
-        self._takes_index, self.takes_seed = _seeding(env)
+        self._seeding = Seeding(env)
+        self.takes_seed = self._seeding.takes_seed
+        if self._before is not None and isinstance(env, EnvWrapper):
+            env.watch(self._before)
 
     def reset(self, seed: int | None, first_index: int) -> Infos:
         """Start new episodes; the seed and the instances before this one give the environment's own."""
         index = first_index + self.first
-        arguments = {}
-        if seed is not None and self._takes_index:
-            arguments = {"seed": seed, "index": index}
-        elif seed is not None and self.takes_seed:
-            arguments = {"seed": seed + index}
         self._clear_own()
-        result = self.env.reset(**arguments)
+        result: Any = self.env.reset(**self._seeding.arguments(seed, index))
         is_pair = isinstance(result, tuple) and len(result) == 2
         observations = result[0] if is_pair else result
         if self.is_watched and isinstance(observations, np.ndarray):
             self._check_returned("reset", self._returned[0][0], self._returned[0][1], observations)
         self._copy_out()
-        return self._as_infos("reset", result[1]) if is_pair else []
+        return as_infos(result[1], self.env, "reset") if is_pair else []
 
     def step(self) -> Infos:
         """Step the environment with the actions in its rows, and bring the rows up to date."""
@@ -77,7 +77,12 @@ class Member:
             self._check_step(result)
         if self._copied:
             self._copy_out()
-        return self._as_infos("step", result[4])
+        return as_infos(result[4], env, "step")
+
+    def load(self, blob: bytes) -> None:
+        """Restore what the environment's ``save`` returned, and bring the rows up to date."""
+        self.env.load(blob)
+        self._copy_out()
 
     def _check_step(self, result: Any) -> None:
         """Refuse results that are not in the environment's own arrays, and would be lost."""
@@ -103,17 +108,6 @@ class Member:
             msg = f"{type(self.env).__name__}: {call} returned {name} that are not its own array `{name}`"
             raise EnvError(msg, hint=f"write into it, as in `self.{name}[:] = ...`, and return it")
 
-    def _as_infos(self, call: str, infos: Any) -> Infos:
-        """Return infos, one or a list of them or None, as a list."""
-        if type(infos) is list and not infos:
-            return infos
-        if infos is None or isinstance(infos, dict):
-            return [infos] if infos else []
-        if not isinstance(infos, list | tuple) or not all(isinstance(info, dict) for info in infos):
-            kind = type(self.env).__name__
-            raise EnvError(f"{kind}: {call} returned infos={shortened(repr(infos))}, not a list of dicts")
-        return list(infos)
-
     def finish(self, ended: Array) -> None:
         """Supply the last observations of the rows that ended, where the environment writes none."""
         if self._before is None or not ended.any():
@@ -136,14 +130,6 @@ class Member:
         for name, array in self._copied.items():
             if name != "actions":
                 self._buf[name][...] = array
-
-
-def _seeding(env: PufferEnv) -> tuple[bool, bool]:
-    """Return whether the environment's ``reset`` takes an index, and whether a seed reaches it at all."""
-    if env.is_adapter:
-        return True, bool(getattr(env, "takes_seed", True))
-    reset: Callable[..., Any] = env.reset
-    return accepts(reset, "index") and accepts(reset, "seed"), accepts(reset, "seed")
 
 
 def _bytes(rows: Array) -> Array:

@@ -410,6 +410,7 @@ def test_open_vector_applies_the_wrappers_of_the_configuration() -> None:
 
 
 def test_what_is_off_wraps_nothing() -> None:
+    assert vector.make(Tally, 1, wrap={"reward_gamma": 0.5}).backend_note.count("wrapped") == 0
     off = {"frame_stack": 1, "reward_clip": 0, "grayscale": False, "resize": "", "time_limit": 0, "reward_gamma": 0.5}
     assert type(vector.make(Tally, 1, "serial", wrap=off)) is vector.Serial
 

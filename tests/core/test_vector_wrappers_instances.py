@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from dataclasses import replace
 from typing import Any
@@ -423,3 +424,120 @@ def test_an_environment_whose_wrapper_is_refused_is_closed() -> None:
     with pytest.raises(OptionError, match="time_limit"):
         open_(Closing, time_limit=3)
     assert len(closed) == 1
+
+
+# -- environments whose rows begin episodes by themselves -------------------------------------------------------------
+
+
+def two_vectors() -> Any:
+    return gymnasium.vector.SyncVectorEnv([lambda: Plain2(7), lambda: Plain2(100)])
+
+
+class Plain2(gymnasium.Env[Any, Any]):
+    """Shows the tick; done at ``limit``."""
+
+    observation_space, action_space = Box(0, 200, (1,), np.float32), Discrete(2)
+    render_mode = "rgb_array"
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.tick = limit, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.tick = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.tick += 1
+        return np.full(1, self.tick, np.float32), 1.0, self.tick == self.limit, False, {}
+
+    def render(self) -> Any:
+        return np.full((2, 2, 3), self.limit, np.uint8)
+
+
+@pytest.mark.parametrize("keys", [{"time_limit": 10}, {"episode_stats": True}], ids=str)
+def test_what_counts_by_episode_refuses_several_instances_in_one(keys: Any) -> None:
+    message = f"wrap.{next(iter(keys))} can't be applied to VectorPufferEnv: its 2 instances end by themselves"
+    with pytest.raises(OptionError, match=message) as caught:
+        open_(two_vectors, **keys)
+    assert "around each of them" in caught.value.hint
+
+
+class Restarting(Tally):
+    """Two agents; agent 0 ends every third tick and goes on at once, agent 1 never ends."""
+
+    def __init__(self, buf: Any = None) -> None:
+        super().__init__(buf, limit=10**6, agents=2)
+
+    def step(self, actions: Any) -> Any:
+        result = super().step(actions)
+        self.terminals[0] = self.tick % 3 == 0
+        self.final_observations[:] = self.observations
+        return result
+
+
+@pytest.mark.parametrize("keys", [{"time_limit": 10}, {"episode_stats": True}], ids=str)
+def test_what_counts_by_episode_refuses_agents_that_restart_while_others_go_on(keys: Any) -> None:
+    with open_(Restarting, **keys) as opened:
+        opened.reset(0)
+        step(opened)
+        step(opened)
+        with pytest.raises(OptionError, match="Restarting: agent 0 ended and began an episode while others went on"):
+            step(opened)
+
+
+# -- what else is kept behind wrappers --------------------------------------------------------------------------------
+
+
+class Unfinal(Tally):
+    """Truncates at ``limit``, and writes no final observations."""
+
+    def step(self, actions: Any) -> Any:
+        kept = self.final_observations.copy()
+        result = super().step(actions)
+        self.final_observations[:] = kept
+        self.truncations[:], self.terminals[:] = self.terminals, False
+        return result
+
+
+@pytest.mark.filterwarnings("ignore:.* truncates and does not write:UserWarning")
+@pytest.mark.parametrize(
+    "keys",
+    [{"action_repeat": 4}, {"action_repeat": 2, "time_limit": 9}, {"time_limit": 9, "action_repeat": 4}],
+    ids=str,
+)
+def test_repeats_bootstrap_from_the_observation_before_the_cut(keys: Any) -> None:
+    with vector.make(Unfinal, 1, "serial", params={"limit": 4}, wrap=keys) as opened:
+        opened.reset(1)
+        while not step(opened)[3].any():
+            pass
+        assert opened.final_observations[0, 0] == 103
+
+
+class Deaf(Tally):
+    """Takes no seed."""
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
+@pytest.mark.parametrize("keys", [{}, {"time_limit": 9}, {"time_limit": 9, "action_repeat": 2}], ids=str)
+def test_no_seed_is_told_behind_wrappers_too(keys: Any) -> None:
+    with open_(Deaf, **keys) as opened:
+        opened.reset(3)
+        assert opened.limits == ("no-seed",)
+
+
+def test_pictures_behind_a_wrapper_are_of_the_instance_asked_for() -> None:
+    with open_(two_vectors, 2, action_repeat=2) as opened:
+        assert [int(opened.render(i)[0, 0, 0]) for i in range(4)] == [7, 100] * 2
+
+
+def test_wrapped_environments_can_be_copied() -> None:
+    with open_(Plain, 1, time_limit=4) as opened:
+        opened.reset(0)
+        step(opened)
+        limited = opened.members[0].env.env
+        assert copy.copy(limited).save() == limited.save()
+        other = copy.deepcopy(limited)
+        other.step(0)
+        assert (other.save(), limited.save()) == (bytes([2, *[0] * 7, 2]), bytes([1, *[0] * 7, 1]))

@@ -61,7 +61,9 @@ _LIKE = {"action_repeat": ("skip", "repeat"), "time_limit": ("max_", "limit", "l
 
 
 def checked(wrap: Mapping[str, object] | None) -> dict[str, Any]:
-    """Return the wrappers that are switched on, values checked, in listed order; ``reward_gamma`` stays among them.
+    """Return the wrappers that are switched on, values checked, in listed order.
+
+    ``reward_gamma`` is among them where ``reward_normalize`` is.
 
     Raises:
         OptionError: For an unknown key, an illegal value, or an order that can't be kept.
@@ -77,6 +79,8 @@ def checked(wrap: Mapping[str, object] | None) -> dict[str, Any]:
             raise OptionError(f"`wrap.{key}` = `{shortened(given)}` {error}") from None
         if value != getattr(defaults, key):
             switched[key] = value
+    if "reward_normalize" not in switched:
+        switched.pop("reward_gamma", None)
     _check_order(list(switched))
     return switched
 

@@ -6,14 +6,15 @@ They take environments in Python; those in C have parameters of their own for it
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from puffer_core.emulation.forms import accepts
+from puffer_core.emulation.forms import call_with
 from puffer_core.env import BUFFERS, DECLARED, Array, PufferEnv, Step
 from puffer_core.errors import EnvError, OptionError
+from puffer_core.vector.infos import as_infos, is_number
+from puffer_core.vector.seeds import Seeding
 
 Info = dict[str, Any]
 _FIXED = (*DECLARED, "log_fields", "has_action_mask", "num_envs", "is_adapter")
@@ -38,21 +39,16 @@ class EnvWrapper(PufferEnv):
         self.env = env
         for name in (*_FIXED, *BUFFERS):
             setattr(self, name, getattr(env, name, None))
-        reset: Callable[..., Any] = env.reset
-        self.takes_seed = bool(getattr(env, "takes_seed", True)) if env.is_adapter else accepts(reset, "seed")
-        self._takes_index = accepts(reset, "seed") and accepts(reset, "index")
+        self._seeding = Seeding(env)
+        self.takes_seed = self._seeding.takes_seed
+        self._before: Array | None = None
 
     def reset(self, seed: int | None = None, index: int = 0) -> tuple[Array, list[Info]]:
         """Start a new episode, seeded as the environment inside takes it."""
-        arguments: dict[str, int] = {}
-        if seed is not None and self._takes_index:
-            arguments = {"seed": seed, "index": index}
-        elif seed is not None and self.takes_seed:
-            arguments = {"seed": seed + index}
         self._begin()
-        result = self.env.reset(**arguments)
+        result: Any = self.env.reset(**self._seeding.arguments(seed, index))
         infos = result[1] if isinstance(result, tuple) and len(result) == 2 else []
-        return self.observations, _as_list(infos)
+        return self.observations, as_infos(infos, self.env, "reset")
 
     def _begin(self) -> None:
         """Forget the last episode."""
@@ -63,18 +59,24 @@ class EnvWrapper(PufferEnv):
             if array is not None:
                 array.fill(0)
 
-    def _went_on(self, there: Array) -> Array:
-        """Return (N,) bool: agents that were ``there`` before the step and have not ended in it."""
-        return there & ~(self.terminals | self.truncations)
+    @property
+    def unwrapped(self) -> PufferEnv:
+        """The environment without wrappers."""
+        return self.env.unwrapped if isinstance(self.env, EnvWrapper) else self.env
+
+    def watch(self, before: Array) -> None:
+        """Keep ``before`` at the observations before the last step of the environment, where more than one is taken."""
+        self._before = before
+        if isinstance(self.env, EnvWrapper):
+            self.env.watch(before)
 
     def close(self) -> None:
         """Close the environment inside."""
         self.env.close()
 
-    def render(self, mode: str | None = None) -> Any:
+    def render(self, mode: str | None = None, index: int = 0) -> Any:
         """Return what the environment inside renders."""
-        render: Callable[..., Any] = self.env.render
-        return render(mode=mode) if accepts(render, "mode") else render()
+        return call_with(self.env.render, mode=mode, index=index)
 
     def set_params(self, **values: Any) -> None:
         """Change parameters of the environment inside."""
@@ -125,6 +127,8 @@ class ActionRepeat(EnvWrapper):
         for i in range(self._count):
             if i:
                 self._clear()
+                if self._before is not None:
+                    self._before[...] = self.observations
             result = self.env.step(actions)
             self._total += self.rewards
             if self._is_cut(there):
@@ -137,7 +141,40 @@ class ActionRepeat(EnvWrapper):
         return ended or (self.logged is not None and bool(self.logged.any()))
 
 
-class TimeLimit(EnvWrapper):
+class EpisodeEnvWrapper(EnvWrapper):
+    """A wrapper that counts by episode of the whole environment: all of its agents begin one together.
+
+    An agent may leave before the others, and come in later. Where one ends, is still there and so begins the next
+    episode while others go on, there is no episode to count by.
+
+    Raises:
+        OptionError: If the environment is several instances; in ``step``, if its agents begin episodes by themselves.
+    """
+
+    def __init__(self, env: PufferEnv) -> None:
+        super().__init__(env)
+        if self.num_instances > 1:
+            found = f"its {self.num_instances} instances end by themselves"
+            raise self._refusal(found, "put the wrapper around each of them, before they are one object")
+
+    def _goes_on(self, there: Array) -> Array:
+        """Return (N,) bool: agents that were ``there`` before the step and whose episode goes on behind it."""
+        ended = self.terminals | self.truncations
+        going: Array = there & ~ended
+        if self.num_agents > 1 and going.any() and (ended & there & self.masks).any():
+            row = int(np.argmax(ended & there & self.masks))
+            raise self._refusal(
+                f"agent {row} ended and began an episode while others went on",
+                "let agents that end be absent (masks) until all have, or leave the wrapper out",
+            )
+        return going
+
+    def _refusal(self, found: str, hint: str) -> OptionError:
+        kind = type(self.unwrapped).__name__
+        return OptionError(f"wrap.{self.key} can't be applied to {kind}: {found}", hint=hint)
+
+
+class TimeLimit(EpisodeEnvWrapper):
     """Episodes are truncated after ``limit`` steps: all agents that are there then, and the environment is reset.
 
     Args:
@@ -145,7 +182,7 @@ class TimeLimit(EnvWrapper):
         limit: Steps.
 
     Raises:
-        OptionError: If the environment has log fields of its own.
+        OptionError: If the environment has log fields of its own, or as in `EpisodeEnvWrapper`.
     """
 
     key: ClassVar[str] = "time_limit"
@@ -166,7 +203,7 @@ class TimeLimit(EnvWrapper):
         there = self.masks.copy()
         result = self.env.step(actions)
         self._steps += 1
-        going = self._went_on(there)
+        going = self._goes_on(there)
         if not going.any():
             self._steps = 0
         elif self._steps >= self._limit:
@@ -190,7 +227,7 @@ class TimeLimit(EnvWrapper):
         (self._steps,) = struct.unpack("<q", state)
 
 
-class EpisodeStats(EnvWrapper):
+class EpisodeStats(EpisodeEnvWrapper):
     """Infos of episodes in place of infos of steps: empty but where an episode of the environment ends.
 
     That info holds ``episode_return`` (the mean over agents), ``episode_length`` (steps), and of every key that infos
@@ -219,10 +256,10 @@ class EpisodeStats(EnvWrapper):
         *arrays, infos = self.env.step(actions)
         self._return += float(self.rewards.sum(dtype=np.float64)) / self.num_agents
         self._length += 1
-        for info in _as_list(infos):
+        for info in as_infos(infos, self.env, "step"):
             self._add(info)
         told: list[Info] = []
-        if not self._went_on(there).any():
+        if not self._goes_on(there).any():
             told = [{**self._info, "episode_return": self._return, "episode_length": self._length}]
             self._begin()
         observations, rewards, terminals, truncations = arrays
@@ -230,19 +267,8 @@ class EpisodeStats(EnvWrapper):
 
     def _add(self, info: Info) -> None:
         for key, value in info.items():
-            is_summed = key not in _LAST and not isinstance(value, str) and np.ndim(value) == 0 and _is_number(value)
+            is_summed = key not in _LAST and is_number(value)
             self._info[key] = self._info.get(key, 0.0) + float(value) if is_summed else value
 
     def save(self) -> None:
         """Return None: infos may hold anything."""
-
-
-def _is_number(value: Any) -> bool:
-    return np.asarray(value).dtype.kind in "biuf"
-
-
-def _as_list(infos: Any) -> list[Info]:
-    """Return infos, one or several or None, as a list."""
-    if infos is None or isinstance(infos, dict):
-        return [infos] if infos else []
-    return list(infos)

@@ -128,7 +128,6 @@ class Grayscale(ObservationWrapper):
     key: ClassVar[str] = "grayscale"
 
     def __init__(self, vector: Vector, value: bool = True) -> None:
-        self._axis = 0
         super().__init__(vector, value)
         self._axis = images.channel_axis(vector.single_observation_space.shape or ())
 

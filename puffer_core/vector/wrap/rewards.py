@@ -6,12 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from puffer_core.config.schema import WrapConfig
 from puffer_core.env import Array
 from puffer_core.vector.base import Vector
 from puffer_core.vector.wrap.base import EpisodeWrapper, Wrapper
 
-GAMMA = 0.99
-"""Discount of `RewardNormalize` where none is given."""
 _PRIOR = (1.0, 0.0, 1.0)
 """Count, mean and variance before the first return."""
 
@@ -72,7 +71,7 @@ class RewardNormalize(EpisodeWrapper):
 
     key: ClassVar[str] = "reward_normalize"
 
-    def __init__(self, vector: Vector, gamma: float = GAMMA) -> None:
+    def __init__(self, vector: Vector, gamma: float = WrapConfig.reward_gamma) -> None:
         super().__init__(vector, gamma)
         self._gamma = gamma
         self._rewards = np.zeros(vector.agents_per_batch, np.float32)

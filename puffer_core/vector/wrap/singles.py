@@ -26,6 +26,9 @@ class SingleWrapper:
         self._name = type(self.unwrapped).__name__
 
     def __getattr__(self, name: str) -> Any:
+        # A copy is made before it has `env`, and asks for special methods, which must not be those of the one inside.
+        if name == "env" or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__} has no attribute `{name}`")
         return getattr(self.env, name)
 
     @property
@@ -64,8 +67,10 @@ class SingleLimit(SingleWrapper):
     def __init__(self, env: Any, value: int) -> None:
         super().__init__(env, value)
         self._steps = 0
-        if hasattr(env, "save") and hasattr(env, "load"):
-            self.save, self.load = self._save, self._load
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        return {"save": self._save, "load": self._load}[name] if name in ("save", "load") else found
 
     def reset(self, **arguments: Any) -> Any:
         """Start a new episode."""
