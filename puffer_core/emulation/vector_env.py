@@ -169,12 +169,12 @@ class VectorPufferEnv(PufferEnv):
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def render(self) -> Any:
-        """Return a picture of the first environment."""
+    def render(self, index: int = 0) -> Any:
+        """Return a picture of one environment."""
         frames = self.env.render()
         if frames is None:
             raise RenderError(f"{self._kind} drew nothing", hint="make it with render_mode='rgb_array'")
-        return frames[0] if isinstance(frames, tuple | list) and frames else frames
+        return frames[index] if isinstance(frames, tuple | list) and frames else frames
 
     def close(self) -> None:
         """Close the vector environment."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from puffer_core.emulation.forms import accepts
+from puffer_core.emulation.forms import accepts, argument_names
 from puffer_core.env import Space
 from puffer_core.errors import OptionError, shortened
 from puffer_core.specs import VectorJob
 from puffer_core.vector.base import Vector
 from puffer_core.vector.choice import choose, second_thoughts
-from puffer_core.vector.counts import check_counts
+from puffer_core.vector.counts import check_counts, check_seed
 from puffer_core.vector.multiprocessing import Multiprocessing
 from puffer_core.vector.multiprocessing import supports as multiprocessing_supports
 from puffer_core.vector.native import Native
@@ -83,7 +83,7 @@ def make(
         batch_size: Environments per batch of such a backend.
         num_threads: Threads for environments in C.
         zero_copy: Whether batches are contiguous blocks of workers.
-        seed: Of the first reset.
+        seed: Of the first reset, an integer from 0.
         first_index: Instances before these, over all workers and ranks.
         strict: Refuse actions outside the action space instead of replacing them.
         start_method: How worker processes are started, as in `Multiprocessing`.
@@ -103,11 +103,14 @@ def make(
             raise OptionError("params and env_kwargs were given", hint="they are two names of one thing: give one")
         params = env_kwargs
     if kwargs:
+        for one in env if isinstance(env, list | tuple) else [env]:
+            source_of(one).check_params(kwargs, also=argument_names(make))
         params = (
             [{**one, **kwargs} for one in params] if isinstance(params, list | tuple) else {**(params or {}), **kwargs}
         )
     batch_size = "auto" if batch_size is None else batch_size
     check_counts(num_envs, num_workers, batch_size, zero_copy)
+    check_seed(seed)
     wrap = checked(wrap)
     if wrap:
         env = wrap_sources(env, params, wrap)

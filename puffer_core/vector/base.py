@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from puffer_core.env import Array, Space, Step, joint_space
 from puffer_core.errors import OptionError, UsageError
+from puffer_core.vector.counts import check_seed
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -74,7 +75,7 @@ class Vector(ABC):
     def __init__(self, name: str, seed: int) -> None:
         self.name = name
         self.infos = []
-        self._seed: int | None = seed
+        self._seed: int | None = check_seed(seed)
         self._phase = NEW
         self._held = 0
 
@@ -89,8 +90,9 @@ class Vector(ABC):
         """
         if self._phase == CLOSED:
             self._refuse("reset")
-        first, self._seed = self._seed, None
-        self._async_reset(first if seed is None else seed)
+        seed = self._seed if seed is None else check_seed(seed)
+        self._seed = None
+        self._async_reset(seed)
         self._phase, self._held = RECV, 0
 
     def recv(self) -> Received:

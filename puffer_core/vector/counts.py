@@ -8,6 +8,8 @@ import numpy as np
 
 from puffer_core.errors import OptionError
 
+_SEEDS = 2**63
+
 
 def check_counts(num_envs: object, num_workers: object, batch_size: object, zero_copy: bool) -> None:
     """Check that environments divide into workers and workers into batches.
@@ -44,6 +46,17 @@ def check_count(name: str, value: object) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 1:
         raise OptionError(f"{name}={value!r} is not an integer of at least 1")
     return int(value)
+
+
+def check_seed(seed: object) -> int:
+    """Return a seed: an integer of at least 0.
+
+    Raises:
+        OptionError: For anything else.
+    """
+    if isinstance(seed, bool | np.bool_) or not isinstance(seed, int | np.integer) or not 0 <= seed < _SEEDS:
+        raise OptionError(f"seed={seed!r} is not an integer from 0 to 2**63 - 1")
+    return int(seed)
 
 
 def check_seconds(name: str, value: object) -> float:

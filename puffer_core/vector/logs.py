@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from puffer_core.env import Array
+from puffer_core.vector.infos import is_number
 
 EPISODE_FIELDS = ("score", "perf", "episode_return", "episode_length")
 """What is logged for an environment without log fields of its own: ``score`` is the return where no info gives one,
 ``perf`` is not a number where none does."""
 _SCORE, _PERF, _RETURN, _LENGTH = range(4)
-_NUMBERS = (float, int, np.bool_, np.integer, np.floating)
 _HELD = 64
 """Steps or rows whose log is kept to be added up together, which costs less."""
 
@@ -39,6 +39,10 @@ class EpisodeStats:
         self.returns.fill(0)
         self.lengths.fill(0)
         self._present[:] = True if present is None else present
+
+    def resume(self, returns: Array, lengths: Array, present: Array) -> None:
+        """Go on with episodes that were saved; ``present`` says whose agent is there."""
+        self.returns[:], self.lengths[:], self._present[:] = returns, lengths, present
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -77,14 +81,15 @@ class EpisodeStats:
     def add_info(vector: Any, row: int, info: dict[str, Any]) -> None:
         """Take `score` and `perf` of the episode that ended in a row from the info that came with it."""
         for column, name in ((_SCORE, "score"), (_PERF, "perf")):
-            if name in info and _is_number(info[name]):
+            if name in info and is_number(info[name]):
                 vector.log[row, column] = info[name]
 
 
 class LogSums:
     """Sums over logged rows and numeric infos since the last drain.
 
-    A number that comes with the ends of episodes is averaged over those; one that never did, over every info.
+    The mean of a column of the log is that over the rows which have a number there, as not all have in ``perf``. One of
+    infos that comes with the ends of episodes is averaged over those; one that never did, over every info.
     """
 
     def __init__(self, fields: Sequence[str]) -> None:
@@ -96,6 +101,7 @@ class LogSums:
         self._rows = 0
         self._held: list[bytes] = []
         self._sums = np.zeros(len(self._fields))
+        self._counts = np.zeros(len(self._fields), np.int64)  # of rows that have a number in the column
         self._every, self._last = InfoSums(self._fields), InfoSums(self._fields)
 
     def add(
@@ -128,7 +134,8 @@ class LogSums:
         """Add up the rows that are held."""
         if self._held:
             rows = np.frombuffer(b"".join(self._held), np.float32).reshape(-1, len(self._fields))
-            self._sums += rows.sum(axis=0, dtype=np.float64)
+            self._sums += np.nansum(rows, axis=0, dtype=np.float64)
+            self._counts += len(rows) - np.count_nonzero(np.isnan(rows), axis=0)
             self._held = []
 
     def take(self) -> LogSums:
@@ -136,7 +143,8 @@ class LogSums:
         self._fold()
         taken = LogSums(self._fields)
         taken._at_ends = set(self._at_ends)
-        taken._rows, taken._sums, taken._every, taken._last = self._rows, self._sums, self._every, self._last
+        taken._rows, taken._sums, taken._counts = self._rows, self._sums, self._counts
+        taken._every, taken._last = self._every, self._last
         self._clear()
         return taken
 
@@ -146,6 +154,7 @@ class LogSums:
         self._at_ends |= other._at_ends
         self._rows += other._rows
         self._sums += other._sums
+        self._counts += other._counts
         self._every.absorb(other._every)
         self._last.absorb(other._last)
 
@@ -156,7 +165,8 @@ class LogSums:
         means = {**every, **self._last.means()}
         weight = self._rows or max((self._every.weights[key] for key in means), default=0.0)
         if self._rows:
-            means |= dict(zip(self._fields, self._sums / self._rows, strict=True))
+            columns = zip(self._fields, self._sums, self._counts, strict=True)
+            means |= {name: total / count if count else math.nan for name, total, count in columns}
         self._clear()
         finite = {key: float(mean) for key, mean in means.items() if math.isfinite(mean)}
         return {**finite, "n": float(weight)} if means else None
@@ -172,11 +182,11 @@ class InfoSums:
 
     def add(self, info: dict[str, Any], known: Set[str] = frozenset()) -> set[str]:
         """Add one info but for what is ``known``, unless it stands for nothing; return the names of its numbers."""
-        weight = float(info["n"]) if _is_number(info.get("n")) else 1.0
+        weight = float(info["n"]) if is_number(info.get("n")) else 1.0
         if not 0 < weight < math.inf:
             return set()
         left_out = self._left_out
-        names = {key for key, value in info.items() if key not in known and key not in left_out and _is_number(value)}
+        names = {key for key, value in info.items() if key not in known and key not in left_out and is_number(value)}
         for key in names:
             self._sums[key] += float(info[key]) * weight
             self.weights[key] += weight
@@ -191,10 +201,3 @@ class InfoSums:
     def means(self) -> dict[str, float]:
         """Return the mean of every number."""
         return {key: total / self.weights[key] for key, total in self._sums.items()}
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether an info's value is a scalar that can be averaged."""
-    if isinstance(value, np.ndarray):
-        return value.ndim == 0 and value.dtype.kind in "biuf"
-    return isinstance(value, _NUMBERS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puffer_core.emulation.forms import accepts
+from puffer_core.emulation.forms import call_with
 from puffer_core.emulation.gymnasium import GymnasiumPufferEnv
 from puffer_core.env import Array, PufferEnv, allocate, put_actions, take_buffers
 from puffer_core.errors import EnvError, OptionError
@@ -19,7 +19,7 @@ from puffer_core.vector.counts import refuse_split
 from puffer_core.vector.logs import EpisodeStats, LogSums
 from puffer_core.vector.member import Member
 from puffer_core.vector.rows import Rows
-from puffer_core.vector.singles import Singles
+from puffer_core.vector.singles import SingleAgents
 from puffer_core.vector.source import Source, sources_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Serial(Vector):
         self._threads = 1 if num_threads == "auto" else num_threads
         self.members = self._open(sources, buf)
         self._watched = [member for member in self.members if member.is_watched]
-        self._singles = Singles.of([member.env for member in self.members], self._arrays)
+        self._singles = SingleAgents.of([member.env for member in self.members], self._arrays)
         self._stats = EpisodeStats(self.num_agents)
         self._sums = LogSums(self.log_fields)
         self.last_infos: Infos = []
@@ -188,7 +188,7 @@ class Serial(Vector):
     def _put(self, actions: Array) -> None:
         put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
 
-    def _send_singles(self, singles: Singles, actions: Array) -> None:
+    def _send_singles(self, singles: SingleAgents, actions: Array) -> None:
         """Do what `_send` does, for single-agent adapters."""
         legal = singles.read(actions, self.actions)
         if legal is None:
@@ -230,8 +230,9 @@ class Serial(Vector):
         return last
 
     def _close(self) -> None:
-        for member in self.members:
-            member.env.close()
+        with ExitStack() as opened:  # one that fails to close keeps none of the others open
+            for member in reversed(self.members):
+                opened.callback(member.env.close)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -268,9 +269,9 @@ class Serial(Vector):
         if set(state) != {*names, "episodes"} or len(state["episodes"]) != self.num_agents * _STATS.size:
             raise EnvError(f"{self.name}: the saved state has {len(state) - 1} environments, not {len(names)}")
         for name, member in zip(names, self.members, strict=True):
-            member.env.load(state[name])
+            member.load(state[name])
         returns, lengths = np.split(np.frombuffer(state["episodes"], np.uint8), 2)
-        self._stats.returns[:], self._stats.lengths[:] = returns.view(np.float64), lengths.view(np.int64)
+        self._stats.resume(returns.view(np.float64), lengths.view(np.int64), self.masks)
         self._phase = SEND
 
     def render(self, index: int = 0, mode: str | None = None) -> Any:
@@ -279,7 +280,4 @@ class Serial(Vector):
         if not 0 <= index < self.num_envs:
             raise OptionError(f"index={index!r} is not an integer from 0 to {self.num_envs - 1}")
         member = next(member for member in reversed(self.members) if member.first <= index)
-        if isinstance(member.env, NativeEnv):
-            return member.env.render(index - member.first, mode)
-        render: Callable[..., Any] = member.env.render
-        return render(mode=mode) if accepts(render, "mode") else render()
+        return call_with(member.env.render, index=index - member.first, mode=mode)

@@ -22,7 +22,7 @@ from puffer_core.errors import EnvError
 _ODD = (TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError, BufferError)
 
 
-class Singles:
+class SingleAgents:
     """Single-agent adapters, one in each row of a vector.
 
     Args:
@@ -40,7 +40,7 @@ class Singles:
         self.refresh()
 
     @classmethod
-    def of(cls, envs: Sequence[PufferEnv], arrays: Mapping[str, Array]) -> Singles | None:
+    def of(cls, envs: Sequence[PufferEnv], arrays: Mapping[str, Array]) -> SingleAgents | None:
         """Return them where all environments are such adapters of one class, and there are several; else None."""
         adapters = [env for env in envs if type(env) is GymnasiumPufferEnv]
         if len(envs) == 1 or len(adapters) < len(envs) or len({adapter.kind for adapter in adapters}) != 1:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 from puffer_core.abi import open_table
 from puffer_core.emulation import adapt
-from puffer_core.emulation.forms import accepts, is_environment
+from puffer_core.emulation.forms import accepts, argument_names, is_environment, not_taken
 from puffer_core.env import PufferEnv, Space
-from puffer_core.errors import EnvError, OptionError
+from puffer_core.errors import EnvError, OptionError, did_you_mean
 from puffer_core.native import spaces_of
 from puffer_core.specs import EnvSpec
 from puffer_core.vector.counts import check_count, is_auto
@@ -83,15 +83,33 @@ class Source:
         """Whether `open` can be given arrays that the environment then writes in: ``make`` names them ``buf``."""
         return self.make is not None and accepts(self.make, "buf", in_kwargs=False)
 
+    def check_params(self, names: Iterable[str], also: Iterable[str] = ()) -> None:
+        """Check that an environment in Python takes parameters of these names; one in C says so when it is opened.
+
+        Args:
+            names: Of the parameters.
+            also: Other names that may have been meant.
+
+        Raises:
+            OptionError: The hint has the names that are close.
+        """
+        unknown = [] if self.make is None else not_taken(self.make, names)
+        if self.make is not None and unknown:
+            legal = [name for name in argument_names(self.make) if name not in ("buf", "self")]
+            msg = f"{self.name} takes no parameter `{unknown[0]}`: it has {', '.join(legal) or 'none'}"
+            raise OptionError(msg, hint=did_you_mean(unknown[0], [*legal, *also]))
+
     def open(self, buf: Mapping[str, Any] | None = None) -> PufferEnv:
         """Return one Python environment, checked; those of other frameworks are adapted.
 
         Raises:
             EnvError: If it is no environment, or its spaces are not allowed.
+            OptionError: If it takes no parameter of one of the names given.
         """
         if self.instance is not None:
             return self._adapted(self.instance, buf)
         assert self.make is not None
+        self.check_params(self.params)
         given = {} if buf is None or not self.takes_buffers else {"buf": buf}
         made = self.make(**self.params, **given)
         try:

@@ -18,6 +18,7 @@ from puffer_core import vector
 from puffer_core.emulation import GymnasiumPufferEnv
 from puffer_core.env import PufferEnv
 from puffer_core.errors import EnvError, OptionError
+from puffer_core.vector.logs import EPISODE_FIELDS, LogSums
 
 
 class Pair(PufferEnv):
@@ -770,3 +771,134 @@ class Informing(Count):
     def step(self, action):
         *values, _ = super().step(action)
         return *values, {"t": self.t, "name": "x", "array": np.zeros(100)}
+
+
+# -- seeds, parameters, logs, state -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [-1, None, 1.5, "3", True, 2**63])
+@pytest.mark.parametrize("backend", ["serial", "multiprocessing", vector.Serial], ids=str)
+def test_seeds_that_are_none_are_refused(seed, backend):
+    with pytest.raises(OptionError, match=r"seed=.* is not an integer from 0 to 2\*\*63 - 1"):
+        vector.make(Count, 2, backend, seed=seed)
+
+
+def test_a_reset_refuses_a_seed_below_0_and_goes_on():
+    with vector.make(Count, 2, "serial", seed=np.int64(4)) as opened:
+        with pytest.raises(OptionError, match="seed=-1 is not an integer"):
+            opened.reset(-1)
+        assert opened.reset()[0].shape == (2, 2)
+
+
+def test_an_unknown_keyword_names_the_closest():
+    with pytest.raises(
+        OptionError, match="Count takes no parameter `num_worker`: it has limit, how, boom_at"
+    ) as caught:
+        vector.make(Count, 2, num_worker=2)
+    assert caught.value.hint == "did you mean `num_workers`?"
+    with pytest.raises(OptionError, match="`limits`") as caught:
+        vector.make([Count, Count], 2, limits=2)
+    assert caught.value.hint == "did you mean `limit`?"
+    with pytest.raises(OptionError, match="`limits`"):
+        vector.Serial(Count, 2, params={"limits": 2})
+
+
+def test_signatures_that_say_nothing_are_taken_at_their_word():
+    with vector.make(lambda **kwargs: Count(**kwargs), 2, "serial", limit=2) as opened:
+        assert opened.members[0].env.env.limit == 2
+
+
+class Leaving(PufferEnv):
+    """Two agents; agent 1 leaves at tick 2 and returns at tick 5; both end at tick 8. Its state can be saved."""
+
+    def __init__(self, buf=None):
+        self.single_observation_space, self.single_action_space = Box(0, 9, (1,), np.float32), Discrete(2)
+        self.num_agents = 2
+        super().__init__(buf)
+
+    def show(self):
+        self.observations[:], self.masks[1] = self.tick, not 2 <= self.tick < 5
+
+    def reset(self, seed=None, index=0):
+        self.tick = 0
+        self.show()
+        return self.observations, []
+
+    def step(self, actions):
+        self.tick += 1
+        if self.tick == 8:
+            self.final_observations[:], self.terminals[:] = self.tick, True
+            self.tick = 0
+        self.show()
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    def save(self):
+        return bytes([self.tick])
+
+    def load(self, blob):
+        self.tick = blob[0]
+        self.show()
+
+
+class Unbuffered(Leaving):
+    """In arrays of its own."""
+
+    def __init__(self):
+        super().__init__()
+
+
+@pytest.mark.parametrize("make", [Leaving, Unbuffered])
+@pytest.mark.parametrize("steps", range(8))
+def test_lengths_of_episodes_go_on_where_an_agent_is_absent(make, steps):
+    first, second = vector.Serial(make, 2), vector.Serial(make, 2)
+    first.reset(0), second.reset(0)
+    actions = np.zeros(4, int)
+    for _ in range(steps):
+        first.step(actions)
+    second.load(first.save())
+    assert np.array_equal(first.observations, second.observations)
+    assert np.array_equal(first.masks, second.masks)
+    for _ in range(8 - steps):
+        first.step(actions), second.step(actions)
+    assert first.logged.all()
+    assert first.log[:, 3].tolist() == second.log[:, 3].tolist() == [8, 5, 8, 5]
+
+
+def test_columns_without_a_number_in_some_rows_have_the_mean_of_the_others():
+    logs, others = LogSums(EPISODE_FIELDS), LogSums(EPISODE_FIELDS)
+    rows = np.array([[1, np.nan, 1, 2], [3, 0.5, 3, 4]], np.float32)
+    logs.add(rows, np.array([True, True]), [])
+    others.add_rows(rows, [0], [], [])
+    logs.absorb(others.take())
+    wanted = {"score": 5 / 3, "perf": 0.5, "episode_return": 5 / 3, "episode_length": 8 / 3, "n": 3.0}
+    assert logs.drain() == pytest.approx(wanted)
+    logs.add(rows[:1], np.array([True]), [])
+    assert logs.drain() == {"score": 1, "episode_return": 1, "episode_length": 2, "n": 1}
+
+
+def test_every_environment_is_closed_though_one_fails_to():
+    closed = []
+
+    class Stuck(Count):
+        def close(self):
+            closed.append(self)
+            if len(closed) == 2:
+                raise RuntimeError("stuck")
+
+    opened = vector.Serial(Stuck, 4)
+    with pytest.raises(RuntimeError, match="stuck"):
+        opened.close()
+    assert closed == [member.env.env for member in opened.members]
+    opened.close()
+
+
+def test_strict_refuses_fractions_of_choices():
+    with vector.make(Nested, 2, "serial", strict=True) as opened:
+        opened.reset(0)
+        actions = np.zeros(opened.actions.shape, np.float32)
+        column = [head.is_continuous for head in opened.single_action_space.action_layout].index(False)
+        actions[1, column] = 1.5
+        with pytest.raises(EnvError, match=rf"agent 1, head {column}: action 1.5 is not a whole number from 0 to 3"):
+            opened.send(actions)
+        actions[1, column], actions[1, 0] = 2, 0.5
+        opened.send(actions)
