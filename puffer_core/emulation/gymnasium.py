@@ -11,11 +11,12 @@ import numpy as np
 from gymnasium.spaces import Discrete, Tuple
 
 from puffer_core.emulation.forms import accepts
+from puffer_core.emulation.making import made
 from puffer_core.emulation.rendering import render
 from puffer_core.emulation.spaces import action_codec, observation_codec
 from puffer_core.emulation.values import LARGEST, ActionReader, BoxWriter, CodecWriter, refusal, to_flag, to_number
 from puffer_core.env import Array, PufferEnv, Space, Step, put_actions
-from puffer_core.errors import EnvError, OptionError, UsageError, shortened
+from puffer_core.errors import EnvError, UsageError
 
 Info: TypeAlias = dict[str, Any]
 
@@ -63,9 +64,9 @@ class GymnasiumPufferEnv(PufferEnv):
         env_args: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
         buf: Mapping[str, Array] | None = None,
-        seed: int | None = 0,
+        seed: int | None = None,
     ) -> None:
-        self.env = env = _instance(env, env_creator, env_args, env_kwargs)
+        self.env = env = _single(made(env, env_creator, env_args, env_kwargs))
         self.kind = type(getattr(env, "unwrapped", env))
         self._name = self.kind.__name__
         self._seed, self._phase = seed, _NEW
@@ -258,19 +259,8 @@ class _Seeding:
         return self._env.reset()
 
 
-def _instance(
-    env: Any, creator: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None
-) -> Any:
-    """Return the one environment that is given or can be made."""
-    if (env is None) == (creator is None):
-        raise OptionError("give exactly one of env (an instance) and env_creator (a class or a factory)")
-    if creator is not None:
-        if not callable(creator):
-            raise OptionError(f"env_creator={shortened(repr(creator))} can't be called", hint="give it as env=")
-        env = creator(*args, **(kwargs or {}))
-    elif isinstance(env, type) or not hasattr(env, "action_space"):
-        msg = f"env={shortened(repr(env))} is no instance of an environment"
-        raise OptionError(msg, hint="give a class or a factory as env_creator=")
+def _single(env: Any) -> Any:
+    """Return an environment, which has all that one of one agent needs."""
     for name in ("observation_space", "action_space", "reset", "step"):
         if not hasattr(env, name):
             raise EnvError(f"{type(env).__name__} has no {name}: it is no environment of one agent")

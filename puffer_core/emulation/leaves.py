@@ -102,13 +102,8 @@ class Leaf:
                 raise self._refusal(value)
             if array.dtype.kind != "f":
                 return array
-        with np.errstate(over="ignore", invalid="ignore"):
-            cast = array.astype(self.dtype)
-        if self.dtype.kind == "f":
-            fits = np.isfinite(cast).all() or np.array_equal(np.isfinite(cast), np.isfinite(array))
-        else:
-            fits = np.array_equal(cast, array)
-        if not fits:
+        cast = exact_cast(array, self.dtype)
+        if cast is None:
             raise self._refusal(value)
         return cast
 
@@ -223,6 +218,17 @@ def read(tree: Node, row: Array) -> Any:
 def bytes_of(rows: Array) -> Array:
     """Return rows of any dtype, their last axis in one piece, as bytes (*rows, row size); a view."""
     return rows.view(np.uint8)
+
+
+def exact_cast(array: Array, dtype: DType) -> Array | None:
+    """Return numbers in another dtype; None where more than digits of a float would get lost."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+    if dtype.kind == "f":
+        fits = np.isfinite(cast).all() or np.array_equal(np.isfinite(cast), np.isfinite(array))
+    else:
+        fits = np.array_equal(cast, array)
+    return cast if fits else None
 
 
 def _build(space: Space[Any], path: str, keys: tuple[Any, ...], count: list[int]) -> Node:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from puffer_core.emulation.leaves import exact_cast
 from puffer_core.emulation.spaces import ActionCodec, ObservationCodec
 from puffer_core.env import Array, refuse_illegal
 from puffer_core.errors import EnvError, shortened
@@ -159,13 +160,8 @@ class BoxWriter:
         """Return an observation in the declared dtype; it may be rounded to a float, but nothing else may be lost."""
         if array.dtype == self._dtype:
             return array
-        with np.errstate(over="ignore", invalid="ignore"):
-            cast = array.astype(self._dtype)
-        if self._dtype.kind == "f":
-            fits = np.isfinite(cast).all() or np.array_equal(np.isfinite(cast), np.isfinite(array))
-        else:
-            fits = np.array_equal(cast, array)
-        if not fits:
+        cast = exact_cast(array, self._dtype)
+        if cast is None:
             wanted = f"what {self._dtype}, the dtype of the observation space, can hold"
             raise refusal(self._owner, "observation", array, wanted)
         return cast

@@ -112,16 +112,22 @@ def test_a_creator_is_called_with_its_arguments():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "give exactly one of env"),
-        ({"env": Count(), "env_creator": Count}, "give exactly one of env"),
-        ({"env": Count}, "env=.*Count.* is no instance of an environment"),
-        ({"env": make_count}, "env=<function make_count.* is no instance of an environment"),
+        ({}, "of env and env_creator neither were given"),
+        ({"env": Count(), "env_creator": Count}, "of env and env_creator both were given"),
+        ({"env": Count}, "env=.*Count.* makes environments and is none"),
+        ({"env": make_count}, "env=<function make_count.* makes environments and is none"),
+        ({"env": Count(), "env_args": (3,)}, "env_args and env_kwargs are arguments of env_creator"),
         ({"env_creator": Count()}, "env_creator=.* can't be called"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, words):
     with pytest.raises(OptionError, match=words):
         GymnasiumPufferEnv(**arguments)
+
+
+def test_without_a_seed_environments_differ():
+    first, second = (GymnasiumPufferEnv(env=gymnasium.make("CartPole-v1")) for _ in range(2))
+    assert not np.array_equal(first.reset()[0], second.reset()[0])
 
 
 def test_what_lacks_a_method_is_named():
