@@ -35,7 +35,7 @@ _SEVERAL = 8
 _QUICK_S = 0.02
 
 _known: weakref.WeakKeyDictionary[Any, dict[str, float | None]] = weakref.WeakKeyDictionary()
-"""What was found before, by factory and then by name and parameters."""
+"""What was found before, by factory and then by name, parameters and wrappers."""
 
 
 def step_seconds(source: Source) -> float | None:
@@ -47,7 +47,7 @@ def step_seconds(source: Source) -> float | None:
     if source.make is None or sys.platform != "linux" or multiprocessing.current_process().daemon:
         return None
     factory = source.make.func if isinstance(source.make, partial) else source.make
-    key = f"{source.name} {dict(source.params)!r}"
+    key = f"{source.name} {dict(source.params)!r} {source.wraps!r}"
     try:
         known = _known.setdefault(factory, {})
     except TypeError:
