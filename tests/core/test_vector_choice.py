@@ -22,6 +22,7 @@ from puffer_core.specs import EnvSpec, VectorJob
 from puffer_core.vector import Multiprocessing, Native, Serial, choice, make, open_vector, probe, source_of
 from puffer_core.vector.choice import Forecast, forecast, second_thoughts
 from puffer_core.vector.probe import random_batches, step_seconds
+from puffer_core.vector.wrap import checked, wrap_sources
 
 FAST, SLOW = 2e-6, 1e-3
 
@@ -243,6 +244,15 @@ def test_other_parameters_are_timed_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     assert step_seconds(source_of(partial(Count), {"limit": 5})) == 5.0
     assert step_seconds(source_of(Count, {"limit": 6})) == 6.0
     assert step_seconds(source_of(partial(Count), {"limit": 5})) == 5.0
+
+
+def test_other_wrappers_are_timed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Sleeping:
+        return Sleeping()
+
+    monkeypatch.setattr(probe, "_measured", lambda source: float(len(source.wraps)))
+    for keys in ({}, {"action_repeat": 3}, {"action_repeat": 3, "episode_stats": True}, {}):
+        assert step_seconds(wrap_sources(source_of(make), {}, checked(keys))) == len(keys)
 
 
 def test_opening_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
