@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from puffer_core.emulation.forms import accepts, argument_names
 from puffer_core.env import Space
 from puffer_core.errors import OptionError, shortened
 from puffer_core.specs import VectorJob
 from puffer_core.vector.base import Vector
 from puffer_core.vector.choice import choose, second_thoughts
-from puffer_core.vector.counts import check_counts, check_seed
+from puffer_core.vector.counts import check_counts, check_seconds, check_seed
 from puffer_core.vector.multiprocessing import Multiprocessing
 from puffer_core.vector.multiprocessing import supports as multiprocessing_supports
 from puffer_core.vector.native import Native
 from puffer_core.vector.native import supports as native_supports
+from puffer_core.vector.processes import start_method as check_start_method
 from puffer_core.vector.ray import Ray
 from puffer_core.vector.ray import supports as ray_supports
 from puffer_core.vector.serial import Serial
@@ -111,6 +114,7 @@ def make(
     batch_size = "auto" if batch_size is None else batch_size
     check_counts(num_envs, num_workers, batch_size, zero_copy)
     check_seed(seed)
+    options = _worker_options(start_method, timeout, sync_traj)
     wrap = checked(wrap)
     if wrap:
         env = wrap_sources(env, params, wrap)
@@ -121,7 +125,7 @@ def make(
         make_vector, backend_name, note = choose(backend, job, source)
     else:
         make_vector, backend_name, note = backend, "", ""
-    options = {"start_method": start_method, "timeout": timeout, "sync_traj": sync_traj}
+    taken = _taken(options, make_vector, backend)
     vector: Vector = make_vector(
         env,
         num_envs,
@@ -133,10 +137,13 @@ def make(
         seed=seed,
         first_index=first_index,
         strict=strict,
-        **_taken(options, make_vector, backend),
+        **taken,
     )
     vector.backend = backend_name or vector.backend
     vector.backend_note += note
+    left = ", ".join(name for name in options if name not in taken)
+    if left:
+        vector.backend_note += f"; without workers, {left} changes nothing"
     return wrap_vector(vector, wrap)
 
 
@@ -197,13 +204,24 @@ def describe(
     return *wrapped_spaces(wrap, observation, action), agents, source.table
 
 
-def _taken(options: dict[str, Any], make_vector: Callable[..., Vector], backend: object) -> dict[str, Any]:
+def _worker_options(start_method: str, timeout: object, sync_traj: object) -> dict[str, Any]:
+    """Return what was asked for of the options of workers, checked whichever backend it will be."""
+    if start_method != "auto":
+        check_start_method(start_method)
+    if timeout is not None:
+        check_seconds("timeout", timeout)
+    if sync_traj is not None and not isinstance(sync_traj, bool | np.bool_):
+        raise OptionError(f"sync_traj={shortened(repr(sync_traj))} is not True, False or None")
+    options = {"start_method": start_method, "timeout": timeout, "sync_traj": sync_traj}
+    return {name: value for name, value in options.items() if value is not None and value != "auto"}
+
+
+def _taken(given: dict[str, Any], make_vector: Callable[..., Vector], backend: object) -> dict[str, Any]:
     """Return the options that a backend takes, of those that were given.
 
     Raises:
         OptionError: If the backend was asked for by itself and does not take one.
     """
-    given = {name: value for name, value in options.items() if value not in (None, "auto")}
     taken = {name: value for name, value in given.items() if accepts(make_vector, name)}
     if backend != "auto" and len(taken) < len(given):
         name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))

@@ -15,6 +15,7 @@ from puffer_core.env import Array
 from puffer_core.errors import OptionError
 from puffer_core.vector.base import Infos
 from puffer_core.vector.faults import Fault
+from puffer_core.vector.generators import seed_globals
 from puffer_core.vector.rows import Rows
 from puffer_core.vector.serial import Serial
 from puffer_core.vector.source import Source
@@ -97,6 +98,7 @@ class Worker:
 
     def _open(self, first_index: int) -> Opened:
         sources, arguments = pickle.loads(self._given)
+        seed_globals(arguments["seed"], first_index)
         self._serial = serial = Serial(sources, first_index=first_index, **arguments)
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)

@@ -111,7 +111,7 @@ class Vector(ABC):
             self.masks,
         )
 
-    def send(self, actions: Array, hold: npt.NDArray[np.bool_] | None = None) -> None:
+    def send(self, actions: Array, hold: npt.ArrayLike | None = None) -> None:
         """Step the agents last received.
 
         Args:
@@ -121,12 +121,21 @@ class Vector(ABC):
         """
         if self._phase != SEND:
             self._refuse("send")
-        if hold is None or not hold.any():
+        held = np.zeros(0, np.bool_) if hold is None else self._checked_hold(hold)
+        if not held.any():
             self._send(actions)
         else:
-            self._send_but(actions, hold)
-            self._held += int(np.count_nonzero(hold))
+            self._send_but(actions, held)
+            self._held += int(np.count_nonzero(held))
         self._phase = RECV
+
+    def _checked_hold(self, hold: object) -> npt.NDArray[np.bool_]:
+        """Return which rows of the batch are to be held, refusing what is not one bool for each of them."""
+        held = np.asarray(hold)
+        if held.dtype != np.bool_ or held.shape != self.agent_ids.shape:
+            msg = f"{self.name}: hold is {held.dtype} of shape {held.shape}, not bool of shape {self.agent_ids.shape}"
+            raise UsageError(msg, hint="give one bool for each row of the batch")
+        return held
 
     def send_held(self, actions: Array) -> None:
         """Step all agents that are held: ``actions`` has one row for each, in the order of their ids."""

@@ -45,6 +45,7 @@ class Blocks:
 
     Attributes:
         mode: As in the table.
+        is_in_order: Whether it is known before anyone is ready who makes the next batch.
         received: The block that was taken and not given back; empty in between.
         held: The workers that were received and left unanswered, in order.
 
@@ -64,7 +65,7 @@ class Blocks:
         self.mode: Mode = _mode(num_workers, per_batch, zero_copy)
         self.received: Block = ()
         self.held: Block = ()
-        self._in_order = in_order or self.mode == "full"
+        self.is_in_order = in_order or self.mode == "full"
         self._aligned = [tuple(range(i, i + per_batch)) for i in range(0, num_workers, per_batch)]
         self._queue: deque[int] = deque()
         self._ready: dict[int, None] = {}
@@ -112,19 +113,19 @@ class Blocks:
     @property
     def wanted(self) -> Block:
         """The working workers of which some are needed for the next batch: the ones to wait for."""
-        return self._unready(self._head()) if self._in_order else self.working
+        return self._unready(self._head()) if self.is_in_order else self.working
 
     @property
     def missing(self) -> int:
         """How many of `wanted` must be done, at the least, before the next batch can be ready."""
-        if self._in_order:
+        if self.is_in_order:
             return len(self.wanted)
         if self.mode == "ring":
             return min((len(self._unready(block)) for block in self._whole()), default=0)
         return max(0, self._size() - len(self._ready))
 
     def _next(self) -> Block | None:
-        if self._in_order:
+        if self.is_in_order:
             head = self._head()
             return None if self._unready(head) else head
         if self.mode == "ring":

@@ -71,6 +71,12 @@ def hang(owner: str, place: str, timeout_s: float) -> WorkerError:
     return WorkerError(msg, hint="raise `timeout` if it is only slow")
 
 
+def slow_start(owner: str, place: str, limit_s: float, hint: str = "") -> WorkerError:
+    """Return the error for a worker whose environments are not open in time."""
+    msg = f"{owner}: {place} has not opened its environments within {shortened(limit_s)} s"
+    return WorkerError(msg, hint=hint + "a `timeout` that is longer gives it more time")
+
+
 def _pickled(error: BaseException) -> bytes:
     """Return a `PufferError` as bytes, where it can be made again; else nothing."""
     if not isinstance(error, PufferError):

@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from puffer_core.env import Array, put_actions
-from puffer_core.errors import EnvError, OptionError, PufferError, UsageError, WorkerError
-from puffer_core.vector.base import CLOSED, SEND, Infos, Vector
-from puffer_core.vector.blocks import Block, Blocks, auto_workers
-from puffer_core.vector.counts import check_counts, check_seconds, is_auto
-from puffer_core.vector.faults import death, hang
+from puffer_core.env import Array
+from puffer_core.errors import PufferError, WorkerError
+from puffer_core.vector.base import CLOSED, Infos
+from puffer_core.vector.blocks import Block
+from puffer_core.vector.faults import death, hang, slow_start
 from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, SPIN_S, STEP
 from puffer_core.vector.logs import LogSums
 from puffer_core.vector.native import cores
-from puffer_core.vector.processes import FAULT_GRACE_S, Crew, EndedError
+from puffer_core.vector.processes import FAULT_GRACE_S, EndedError, Processes
 from puffer_core.vector.rows import Rows
 from puffer_core.vector.shared import map_arrays, open_region
 from puffer_core.vector.source import Source, sources_of
-from puffer_core.vector.states import join_states, split_state
 from puffer_core.vector.windows import Windows, poison
 from puffer_core.vector.worker import Task
+from puffer_core.vector.workers import WorkerVector
 
 if TYPE_CHECKING:
     from puffer_core.specs import VectorJob
@@ -37,7 +36,7 @@ def supports(job: VectorJob) -> str | None:
     return None if os.name == "posix" else "worker processes need a POSIX system"
 
 
-class Multiprocessing(Vector):
+class Multiprocessing(WorkerVector):
     """Environments in worker processes, one `Serial` in each.
 
     What a batch is, and how long its arrays are valid:
@@ -60,7 +59,8 @@ class Multiprocessing(Vector):
         zero_copy: Whether partial batches are blocks of consecutive workers, without copies.
         start_method: ``fork``, ``spawn``, ``forkserver``, or ``auto``: ``fork`` on Linux, else ``spawn``. A script
             needs no ``__main__`` guard, and its functions and classes can be environments, with all of them.
-        timeout: Seconds that a step or a reset may take; None is any time.
+        timeout: Seconds that a step or a reset may take; None is any time. Opening may take as long, and at least two
+            minutes.
         sync_traj: Whether partial batches come in the order in which their workers were sent to, the same in every run,
             instead of as they get ready. None: with ``zero_copy`` only.
         overwork: Accepted for scripts that give it; changes nothing.
@@ -95,54 +95,31 @@ class Multiprocessing(Vector):
         overwork: bool = False,
         debug: bool | None = None,
     ) -> None:
-        check_counts(num_envs, num_workers, batch_size, zero_copy)
         sources = sources_of(env, num_envs, params)
-        super().__init__(sources[0].name, seed)
-        batch = num_envs if is_auto(batch_size) else int(batch_size)
-        self.num_workers = auto_workers(num_envs, batch, cores()) if is_auto(num_workers) else int(num_workers)
-        self._envs_per_worker = num_envs // self.num_workers
-        in_order = zero_copy if sync_traj is None else sync_traj
-        per_batch = batch // self._envs_per_worker
-        self._blocks = Blocks(self.num_workers, per_batch, zero_copy=zero_copy, in_order=in_order)
-        self._in_order = in_order or self._blocks.mode == "full"
+        super().__init__(sources[0].name, seed, strict=strict, timeout=timeout)
+        batch = self._divide(num_envs, num_workers, batch_size, zero_copy, sync_traj, cores())
         self._debug = os.environ.get("PUFFER_DEBUG") == "1" if debug is None else debug
-        self._timeout = None if timeout is None else check_seconds("timeout", timeout)
-        self._strict = strict
-        self._declare(Rows.of_source(sources[0]), num_envs, per_batch)
-        self._sums = LogSums(self.log_fields)
+        self._declare(Rows.of_source(sources[0]))
+        self._layout = self.rows.layout(num_envs)
         self._infos: dict[int, Infos] = {}
         self._deadlines: dict[int, float] = {}
-        self._crew = Crew(start_method, SPIN_S if self.num_workers < cores() else 0.0)
+        self._is_open = False
+        self._processes = Processes(start_method, SPIN_S if self.num_workers < cores() else 0.0)
         # Runs when this object is collected or the interpreter ends, before that would wait for the workers.
-        self._finalizer = util.Finalize(self, self._crew.stop, exitpriority=100)
+        self._finalizer = util.Finalize(self, self._processes.stop, exitpriority=100)
         self._start(sources, num_threads, seed, first_index)
-        self._bind(tuple(range(per_batch)))
+        self._bind(tuple(range(self._blocks.per_batch)))
         self.backend_note = (
             f"multiprocessing: {num_envs} x {self.name} in {self.num_workers} process(es), "
-            f"{batch} in a batch, started by {self._crew.method}"
+            f"{batch} in a batch, started by {self._processes.method}"
         )
 
     @property
     def worker_pids(self) -> list[int]:
         """The process of each worker."""
-        return list(self._crew.pids)
+        return list(self._processes.pids)
 
     # -- opening ------------------------------------------------------------------------------------------------------
-
-    def _declare(self, rows: Rows, objects: int, per_batch: int) -> None:
-        """Take spaces, fields and sizes from one environment."""
-        self.rows = rows
-        self.single_observation_space = rows.single_observation_space
-        self.single_action_space = rows.single_action_space
-        self.agents_per_env = rows.agents_per_env
-        self.log_fields = rows.columns
-        self.num_envs = rows.num_instances * objects
-        self.num_agents = rows.num_agents * objects
-        self._rows_per_worker = rows.num_agents * self._envs_per_worker
-        self._instances_per_worker = rows.num_instances * self._envs_per_worker
-        self.agents_per_batch = per_batch * self._rows_per_worker
-        self._layout = rows.layout(objects)
-        self.action_mask = None
 
     def _start(self, sources: Sequence[Source], num_threads: int | str, seed: int, first_index: int) -> None:
         """Lay out the memory, start all workers, and wait until their environments are open."""
@@ -156,6 +133,7 @@ class Multiprocessing(Vector):
                 task = Task(
                     number=number,
                     sources=sources[first : first + share],
+                    expected=self.rows,
                     layout=self._layout,
                     rows=slice(number * self._rows_per_worker, (number + 1) * self._rows_per_worker),
                     seed=seed,
@@ -163,7 +141,8 @@ class Multiprocessing(Vector):
                     num_threads=num_threads,
                     spin_s=SPIN_S if self.num_workers <= cores() else 0.0,
                 )
-                self._crew.start(task, region)
+                self._processes.start(task, region)
+                self._deadlines[number] = time.monotonic() + self._open_s
             limits = {limit for number in range(self.num_workers) for limit in self._value(number)}
         except BaseException:
             self.close()
@@ -171,11 +150,12 @@ class Multiprocessing(Vector):
         finally:
             os.close(region)
         self.limits = tuple(sorted(limits))
+        self._is_open = True
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
     def _async_reset(self, seed: int | None) -> None:
-        self._settle()
+        self._finish_steps()
         if seed is not None:
             self._sums = LogSums(self.log_fields)
         self._infos.clear()
@@ -185,12 +165,12 @@ class Multiprocessing(Vector):
 
     def _recv(self) -> None:
         blocks = self._blocks
-        if self._in_order:
+        if blocks.is_in_order:
             for number in blocks.wanted:
                 self._await(number)
         while (block := blocks.take()) is None:
             for number in self._listen(blocks.wanted):
-                self._take_word(number)
+                self._read_reply(number)
         if self._blocks.mode != "full" or self._debug:
             self._bind(block)
         self.infos = [info for number in block for info in self._infos.pop(number, ())] if self._infos else []
@@ -204,24 +184,20 @@ class Multiprocessing(Vector):
         self._step(self._blocks.give_back())
 
     def _send_but(self, actions: Array, hold: npt.NDArray[np.bool_]) -> None:
-        received = self._blocks.received
-        held = np.asarray(hold).reshape(len(received), -1)
-        if self._blocks.mode == "full" or (held.any(axis=1) != held.all(axis=1)).any():
-            msg = f"{self.name}: agents can be held in partial batches only, and all of a worker's or none"
-            raise UsageError(msg, hint=f"a worker has {self._rows_per_worker} consecutive rows of the batch")
+        held = self._workers_to_hold(hold)
         self._put(actions)
-        self._step(self._blocks.give_back(tuple(np.compress(held[:, 0], received).tolist())))
+        self._step(self._blocks.give_back(held))
 
     def _send_held(self, actions: Array) -> None:
         own, ids = self._arrays["actions"], self._windows.ids_of(self._blocks.held)
         staged = own[ids]
-        put_actions(actions, staged, self.name, self.single_action_space if self._strict else None)
+        self._put_actions(actions, staged)
         own[ids] = staged
         self._step(self._blocks.release())
 
     def _put(self, actions: Array) -> None:
         """Bring the actions of the batch into the shared memory; copies of the batch are stale then."""
-        put_actions(actions, self.actions, self.name, self.single_action_space if self._strict else None)
+        self._put_actions(actions, self.actions)
         if not self._windows.is_view(self._blocks.received):
             self._arrays["actions"][self.agent_ids] = self.actions
             if self._debug:
@@ -235,14 +211,14 @@ class Multiprocessing(Vector):
 
     def _tell(self, number: int, code: bytes, *value: Any) -> None:
         """Set a worker to work; a seed goes with a reset."""
-        link = self._crew.links[number]
+        link = self._processes.links[number]
         try:
             if code == RESET:
                 link.put_object(code, *value)
             else:
                 link.put(code)
         except BrokenPipeError:
-            self._lament(number)
+            self._raise_dead(number)
         if self._timeout is not None:
             self._deadlines[number] = time.monotonic() + self._timeout
 
@@ -250,59 +226,57 @@ class Multiprocessing(Vector):
         """Wait until one worker is done."""
         while number not in (heard := self._listen((number,))):
             for other in heard:
-                self._take_word(other)
-        self._take_word(number)
+                self._read_reply(other)
+        self._read_reply(number)
 
     def _listen(self, numbers: Sequence[int]) -> list[int]:
-        timeout_s = None
-        if self._timeout is not None:
-            timeout_s = min(self._deadlines.get(number, np.inf) for number in numbers) - time.monotonic()
-            timeout_s = None if timeout_s == np.inf else timeout_s
+        deadline = min(self._deadlines.get(number, np.inf) for number in numbers)
         try:
-            heard = self._crew.wait(numbers, timeout_s)
+            heard = self._processes.wait(numbers, None if deadline == np.inf else deadline - time.monotonic())
         except EndedError as gone:
-            self._lament(gone.number)
+            self._raise_dead(gone.number)
         if not heard:
-            late = min(numbers, key=lambda number: self._deadlines[number])
-            self._crew.kill(late)
-            self._fail(hang(self.name, self._place(late), self._timeout or 0.0))
+            late = min(numbers, key=lambda number: self._deadlines.get(number, np.inf))
+            self._processes.kill(late)
+            self._fail(self._too_late(self._place(late)))
         return heard
 
-    def _take_word(self, number: int) -> None:
+    def _read_reply(self, number: int) -> None:
         """Take what a worker says after a step or a reset."""
-        link = self._crew.links[number]
+        link = self._processes.links[number]
         code = link.get()
         if code == INFOS:
             self._infos[number] = self._object(number)
         elif code == FAILED:
             self._fail(self._error(number))
         elif code != DONE:
-            self._lament(number)
+            self._raise_dead(number)
         self._blocks.done(number)
 
-    def _settle(self) -> None:
+    def _finish_steps(self) -> None:
         """Wait until no worker is at work; what they have done is kept for `recv`."""
         for number in self._blocks.working:
             self._await(number)
 
     def _call(self, number: int, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of a worker that is not at work."""
+        if number in self._blocks.working:
+            self._await(number)
+        self._deadlines.pop(number, None)
         try:
-            self._crew.links[number].put_object(CALL, (name, args, kwargs))
+            self._processes.links[number].put_object(CALL, (name, args, kwargs))
         except BrokenPipeError:
-            self._lament(number)
+            self._raise_dead(number)
         return self._value(number)
 
     def _value(self, number: int) -> Any:
         """Wait for what a call returned, or raise what it raised."""
-        self._deadlines.pop(number, None)
         while number not in (heard := self._listen((number,))):
             for other in heard:
-                self._take_word(other)
-        link = self._crew.links[number]
+                self._read_reply(other)
+        link = self._processes.links[number]
         code = link.get()
         if code == GONE:
-            self._lament(number)
+            self._raise_dead(number)
         if code == FAILED:
             raise self._error(number)
         return self._object(number)
@@ -310,9 +284,9 @@ class Multiprocessing(Vector):
     def _object(self, number: int) -> Any:
         """Take the object that a worker sends after a code."""
         try:
-            return self._crew.links[number].get_object()
+            return self._processes.links[number].get_object()
         except EOFError:
-            self._lament(number)
+            self._raise_dead(number)
         except Exception as error:
             msg = f"{self.name}: {self._place(number)} sent what can't be read here: {type(error).__name__}: {error}"
             self._fail(WorkerError(msg, hint="put numbers and texts into infos"))
@@ -323,23 +297,21 @@ class Multiprocessing(Vector):
         fault = self._object(number)
         return fault.as_error(self.name, lambda position: self._place(number, position))  # type: ignore[no-any-return]
 
-    def _lament(self, number: int) -> NoReturn:
+    def _too_late(self, place: str) -> WorkerError:
+        if not self._is_open:
+            return slow_start(self.name, place, self._open_s)
+        return hang(self.name, place, self._timeout or 0.0)
+
+    def _raise_dead(self, number: int) -> NoReturn:
         """Raise that a worker has ended."""
-        self._fail(death(self.name, self._place(number), self._crew.exit_code(number)))
+        self._fail(death(self.name, self._place(number), self._processes.exit_code(number)))
 
     def _fail(self, error: PufferError) -> NoReturn:
         """Close the vector and raise."""
         self._phase = CLOSED
-        self._crew.stop(FAULT_GRACE_S)
+        self._processes.stop(FAULT_GRACE_S)
         self._close()
         raise error
-
-    def _place(self, number: int, position: int | None = None) -> str:
-        first = number * self._instances_per_worker
-        last = first + self._instances_per_worker - 1
-        if position is not None or first == last:
-            return f"environment {first + (position or 0)} in worker {number}"
-        return f"worker {number} (environments {first} to {last})"
 
     def _close(self) -> None:
         self._finalizer()
@@ -348,52 +320,18 @@ class Multiprocessing(Vector):
 
     def drain_log(self) -> dict[str, float] | None:
         """Return the means over everything logged since the last call, with their number ``n``; None without any."""
+        self._check_open()
         for part in self._call_all("take_log"):
             self._sums.absorb(part)
         return self._sums.drain()
 
-    def set_params(self, **values: Any) -> None:
-        """Set parameters of every environment."""
-        self._call_all("set_params", **values)
-
-    def save(self) -> dict[str, bytes] | None:
-        """Return the state of every environment, as `Serial` does.
-
-        None where one can't be saved, or where batches are partial.
-        """
-        self._check_open()
-        if self._blocks.mode != "full":
-            return None
-        states = self._call_all("save")
-        return None if None in states else join_states(states)
-
-    def load(self, state: Mapping[str, bytes]) -> None:
-        """Restore what `save` returned, here or by a `Serial`; send the actions for the batch received then."""
-        self._check_open()
-        if self._blocks.mode != "full":
-            raise EnvError(f"{self.name}: a state can't be restored into partial batches")
-        parts = split_state(state, self.num_workers, self._envs_per_worker, self.name)
-        self._settle()
+    def _load(self, parts: list[dict[str, bytes]]) -> None:
+        self._finish_steps()
         for number, part in enumerate(parts):
             self._call(number, "load", part)
         self._blocks.restart()
         for number in range(self.num_workers):
             self._blocks.done(number)
-        self._blocks.take()
-        self._phase = SEND
-
-    def render(self, index: int = 0, mode: str | None = None) -> Any:
-        """Return a picture or a text of one instance."""
-        self._check_open()
-        if not 0 <= index < self.num_envs:
-            raise OptionError(f"index={index!r} is not an integer from 0 to {self.num_envs - 1}")
-        number, position = divmod(index, self._instances_per_worker)
-        if number in self._blocks.working:
-            self._await(number)
-        return self._call(number, "render", position, mode)
-
-    def _call_all(self, name: str, **kwargs: Any) -> list[Any]:
-        """Call a method of every worker, between steps."""
-        self._check_open()
-        self._settle()
-        return [self._call(number, name, **kwargs) for number in range(self.num_workers)]
+        block = self._blocks.take()
+        if self._debug and block is not None:
+            self._bind(block)

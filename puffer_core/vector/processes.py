@@ -40,7 +40,7 @@ class EndedError(Exception):
         self.number = number
 
 
-class Crew:
+class Processes:
     """The workers of one vector.
 
     Args:
@@ -165,7 +165,8 @@ class Crew:
             return
         self._is_stopped = True
         for link in self.links:
-            _close(link.writer)
+            # A worker may be writing what nobody will read: without a reader it stops, and closes its environments.
+            _close_all([link.writer, link.reader])
         self._join(grace_s)
         for process in self._alive():
             process.terminate()
@@ -175,7 +176,7 @@ class Crew:
         for process in self._processes:
             process.join()
             process.close()
-        _close_all([*self._lifelines, *(link.reader for link in self.links), *self._ends])
+        _close_all([*self._lifelines, *self._ends])
         self._processes.clear()
         if self.method == "forkserver":
             _leave_server()

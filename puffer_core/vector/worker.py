@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import select
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from puffer_core.env import Array, Layout
 from puffer_core.vector.faults import Fault
+from puffer_core.vector.generators import seed_globals
 from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, STEP, VALUE, Link, is_readable, spin
 from puffer_core.vector.member import Member
+from puffer_core.vector.rows import Rows
 from puffer_core.vector.serial import Serial
 from puffer_core.vector.shared import map_arrays
 from puffer_core.vector.source import Source
@@ -35,6 +33,7 @@ class Task:
     Attributes:
         number: Of the worker.
         sources: Its environments.
+        expected: What each of them takes in the arrays.
         layout: Of the arrays of all workers.
         rows: Its own rows.
         seed: Of the vector.
@@ -45,6 +44,7 @@ class Task:
 
     number: int
     sources: Sequence[Source]
+    expected: Rows
     layout: Layout
     rows: slice
     seed: int
@@ -61,19 +61,19 @@ def main(sent: Any, passed: Sequence[int]) -> None:
         passed: Descriptors: of pipes to read, to write and to watch, and of the shared memory.
     """
     reader, writer, lifeline, region = passed
-    _settle(lifeline)
+    _become_worker(lifeline)
     link = Link(reader, writer)
     vector: Serial | None = None
     try:
         task = _task(sent)
-        _seed_globals(task)
-        vector = _open(task, map_arrays(region, task.layout))
+        seed_globals(task.seed, task.first_index)
+        vector = Share(task, map_arrays(region, task.layout))
         link.put_object(VALUE, vector.limits)
         _serve(link, vector, task.spin_s)
     except BrokenPipeError:
         return
     except BaseException as error:
-        _confess(link, error, vector)
+        _report_error(link, error, vector)
     finally:
         if vector is not None:
             vector.close()
@@ -87,15 +87,23 @@ def _task(sent: Any) -> Task:
     return pickle.loads(sent)  # type: ignore[no-any-return]
 
 
-def _open(task: Task, arrays: Mapping[str, Array]) -> Serial:
-    return Serial(
-        task.sources,
-        len(task.sources),
-        num_threads=task.num_threads,
-        seed=task.seed,
-        first_index=task.first_index,
-        buf={name: array[task.rows] for name, array in arrays.items()},
-    )
+class Share(Serial):
+    """The environments of one worker, of which each takes what those of other workers do in the arrays."""
+
+    def __init__(self, task: Task, arrays: Mapping[str, Array]) -> None:
+        self._task = task
+        super().__init__(
+            task.sources,
+            len(task.sources),
+            num_threads=task.num_threads,
+            seed=task.seed,
+            first_index=task.first_index,
+            buf={name: array[task.rows] for name, array in arrays.items()},
+        )
+
+    def _declare(self, rows: Rows, objects: int, buf: Mapping[str, Array] | None) -> None:
+        self._task.expected.require_same(rows, self._task.number * objects, self.name)
+        super()._declare(rows, objects, buf)
 
 
 def _serve(link: Link, vector: Serial, spin_s: float) -> None:
@@ -133,7 +141,7 @@ def _answer(link: Link, vector: Serial) -> None:
         link.put_object(FAILED, Fault.of(error, _position(error, vector)))
 
 
-def _confess(link: Link, error: BaseException, vector: Serial | None) -> None:
+def _report_error(link: Link, error: BaseException, vector: Serial | None) -> None:
     """Send what went wrong, if the parent is there to hear it."""
     try:
         link.put_object(FAILED, Fault.of(error, _position(error, vector)))
@@ -164,7 +172,7 @@ def _parts(member: Member) -> list[object]:
 # -- the process itself ---------------------------------------------------------------------------------------------
 
 
-def _settle(lifeline: int) -> None:
+def _become_worker(lifeline: int) -> None:
     """Make this process a worker: deaf to Ctrl-C, one thread, gone when the parent is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -188,13 +196,3 @@ def _die_with(lifeline: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     if is_readable(lifeline):
         os._exit(1)
-
-
-def _seed_globals(task: Task) -> None:
-    """Give each worker global generators of its own: forked ones would all draw the same numbers."""
-    state = np.random.SeedSequence((task.seed, task.first_index)).generate_state(2)
-    random.seed(int(state[0]))
-    np.random.seed(int(state[1]))
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(int(state[0]))

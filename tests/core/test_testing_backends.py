@@ -37,6 +37,7 @@ def local_ray() -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("local_ray")
 class TestRay(BackendContract):
     backend = "ray"

@@ -18,6 +18,7 @@ import pytest
 from fakes_env import Count, Match
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from puffer_core.errors import OptionError
 from puffer_core.specs import EnvSpec, VectorJob
 from puffer_core.vector import Multiprocessing, Native, Serial, choice, make, open_vector, probe, source_of
 from puffer_core.vector.choice import Forecast, forecast, second_thoughts
@@ -152,6 +153,24 @@ def test_nothing_is_timed_on_one_core_or_beside_other_ranks(step_takes: Any, mon
     with make(Match, 8) as vector:
         assert type(vector) is Serial
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"timeout": -3}, "timeout=-3"),
+        ({"start_method": "thread"}, "start_method="),
+        ({"sync_traj": "no"}, "sync_traj="),
+    ],
+)
+def test_options_of_workers_are_checked_though_there_will_be_none(option: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        make(Match, 1, **option)
+
+
+def test_it_is_told_what_serial_has_no_use_for() -> None:
+    with make(Match, 1, timeout=3.0, sync_traj=False) as vector:
+        assert vector.backend_note.endswith("; without workers, timeout, sync_traj changes nothing")
 
 
 def test_auto_is_serial_where_nothing_could_be_found_out(step_takes: Any) -> None:

@@ -455,6 +455,26 @@ def test_states_are_those_of_serial_and_restore_into_any_split(kind):
             assert_same(snapshot(again), rows)
 
 
+def test_a_state_that_is_restored_is_shown_in_debug_mode():
+    with Multiprocessing(Team, 4, num_workers=2, debug=True) as opened:
+        opened.reset(1)
+        state, wanted = opened.save(), opened.observations.copy()
+        opened.step(np.ones((8, 2), np.int32))
+        opened.load(state)
+        np.testing.assert_array_equal(opened.observations, wanted)
+
+
+def test_what_to_hold_may_be_a_list_and_must_fit():
+    with Multiprocessing(Picture, 4, num_workers=4, batch_size=2) as opened:
+        opened.async_reset(0)
+        opened.recv()
+        for hold in ([True], [1, 0], "yes"):
+            with pytest.raises(UsageError, match="not bool of shape"):
+                opened.send(opened.actions, hold=hold)
+        opened.send(opened.actions, hold=[True, False])
+        assert opened.recv()[5].tolist() == [2, 3]
+
+
 def test_states_that_can_not_be_saved_or_do_not_fit():
     with Multiprocessing(Walk, 2, num_workers=2) as opened:
         opened.reset()
@@ -504,7 +524,7 @@ def test_auto_chooses_it_where_workers_or_batches_are_asked_for():
     ],
 )
 def test_illegal_options_are_refused_before_any_worker_starts(options, words, monkeypatch):
-    monkeypatch.setattr("puffer_core.vector.processes.Crew.start", None)
+    monkeypatch.setattr("puffer_core.vector.processes.Processes.start", None)
     with pytest.raises(OptionError, match=words):
         Multiprocessing(Walk, 4, **options)
 
@@ -586,7 +606,7 @@ def test_arrays_of_a_region_are_aligned_apart_and_seen_by_all(has_anonymous_file
 
 def test_too_little_memory_is_told_before_any_worker_starts(monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    monkeypatch.setattr("puffer_core.vector.processes.Crew.start", None)
+    monkeypatch.setattr("puffer_core.vector.processes.Processes.start", None)
     with pytest.raises(OptionError, match=r"Picture: .* need [\d,]+ bytes, available of memory are 1,000") as caught:
         Multiprocessing(Picture, 1000, num_workers=2)
     assert caught.value.hint == "use fewer environments"
@@ -595,7 +615,7 @@ def test_too_little_memory_is_told_before_any_worker_starts(monkeypatch):
 def test_too_small_a_file_system_is_told_before_any_worker_starts(monkeypatch):
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
-    monkeypatch.setattr("puffer_core.vector.processes.Crew.start", None)
+    monkeypatch.setattr("puffer_core.vector.processes.Processes.start", None)
     with pytest.raises(OptionError, match=r"need [\d,]+ bytes, available in /dev/shm are 100"):
         Multiprocessing(Picture, 4, num_workers=2)
 

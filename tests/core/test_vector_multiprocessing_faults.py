@@ -14,9 +14,10 @@ import numpy as np
 import psutil
 import pytest
 from fakes_workers import Picture, Slow, Trouble
+from gymnasium.spaces import Discrete
 
 from puffer_core.errors import EnvError, OptionError, UsageError, WorkerError
-from puffer_core.vector import Multiprocessing
+from puffer_core.vector import Multiprocessing, workers
 from puffer_core.vector.faults import Fault, death
 from puffer_core.vector.links import is_readable
 
@@ -133,7 +134,7 @@ def test_a_worker_killed_while_it_writes_infos_is_told_as_killed():
     opened = Multiprocessing(Talks, 1, num_workers=1, params={"value": b"x" * 10_000_000})
     opened.reset()
     opened.send(np.zeros(1, int))
-    while not is_readable(opened._crew.links[0].reader):
+    while not is_readable(opened._processes.links[0].reader):
         time.sleep(0.01)
     os.kill(opened.worker_pids[0], signal.SIGKILL)
     with pytest.raises(WorkerError, match="environment 0 in worker 0 was killed by SIGKILL"):
@@ -168,6 +169,66 @@ def test_a_fault_while_opening_stops_all_workers(how, words):
     with pytest.raises(WorkerError, match=words):
         open_trouble(how)
     assert remains() == before
+
+
+@pytest.mark.parametrize("share", [1, 2])
+def test_environments_of_other_workers_must_be_of_the_same_spaces(share):
+    class Choices(Picture):
+        def __init__(self, choices):
+            super().__init__()
+            self.action_space = Discrete(choices)
+
+    choices = [{"choices": 2}] * 2 + [{"choices": 5}] * 2
+    with pytest.raises(EnvError, match=r"environment 2 has single_action_space Discrete\(5\), the first has Discrete"):
+        Multiprocessing(Choices, 4, num_workers=4 // share, params=choices)
+
+
+def test_environments_that_do_not_open_in_time_are_told(monkeypatch):
+    monkeypatch.setattr(workers, "OPEN_S", 0.3)
+    before = remains()
+    parent = os.getpid()
+
+    class Hangs(Picture):
+        def __init__(self, mark=0):
+            super().__init__(mark)
+            if mark and os.getpid() != parent:
+                time.sleep(600)
+
+    words = r"environment 1 in worker 1 has not opened its environments within 3.* s"
+    with pytest.raises(WorkerError, match=words):
+        Multiprocessing(Hangs, 2, num_workers=2, params=[{}, {"mark": 1}], timeout=3.0)
+    assert remains() == before
+
+
+def test_environments_are_closed_though_their_worker_is_writing_what_nobody_reads(tmp_path):
+    class Writes(Talks):
+        def close(self):
+            (tmp_path / "closed").touch()
+
+    opened = Multiprocessing(Writes, 1, num_workers=1, params={"value": b"x" * 10_000_000})
+    opened.reset()
+    opened.send(np.zeros(1, int))
+    while not is_readable(opened._processes.links[0].reader):
+        time.sleep(0.01)
+    (tmp_path / "closed").unlink(missing_ok=True)
+    began = time.monotonic()
+    opened.close()
+    assert time.monotonic() - began < 0.9
+    assert (tmp_path / "closed").exists()
+
+
+def test_parameters_that_the_first_worker_refuses_change_nothing():
+    class Careful(Picture):
+        def set_params(self, **values):
+            if self.mark == 0:
+                raise OptionError("never")
+            self.mark = 7
+
+    with Multiprocessing(Careful, 2, num_workers=2, params=[{}, {"mark": 1}]) as opened:
+        with pytest.raises(OptionError, match="environment 0 in worker 0: never"):
+            opened.set_params(mark=7)
+        opened.reset()
+        assert opened.observations[1, 1, 0, 0] == 1
 
 
 def test_calls_between_steps_that_fail_leave_the_vector_usable():
