@@ -16,6 +16,7 @@ from puffer_core.errors import OptionError
 from puffer_core.vector.base import Infos
 from puffer_core.vector.faults import Fault
 from puffer_core.vector.generators import seed_globals
+from puffer_core.vector.pickling import pickled
 from puffer_core.vector.rows import Rows
 from puffer_core.vector.serial import Serial
 from puffer_core.vector.source import Source
@@ -63,7 +64,7 @@ class Worker:
     """The object behind an actor. Every method answers with its result or a `Fault`, and raises nothing.
 
     Args:
-        given: What `pickled` returned. It is unpickled in `open`, where what fails can be answered.
+        given: What `pickled_share` returned. It is unpickled in `open`, where what fails can be answered.
     """
 
     def __init__(self, given: bytes) -> None:
@@ -118,24 +119,17 @@ class Worker:
         return Message(arrays, None, None, None, [], [], is_step=False)
 
 
-def pickled(sources: Sequence[Source], arguments: Mapping[str, Any]) -> bytes:
+def pickled_share(sources: Sequence[Source], arguments: Mapping[str, Any]) -> bytes:
     """Return what a `Worker` is made from; lambdas, local functions and classes of a script are taken by value.
 
     Raises:
         OptionError: If an environment can't be sent to another process.
     """
-    import cloudpickle
-
     if any(source.instance is not None for source in sources):
         msg = f"{sources[0].name} is open already, which can't be sent to another process"
         raise OptionError(msg, hint="give its class or a factory")
-    try:
-        return bytes(cloudpickle.dumps((list(sources), dict(arguments))))
-    except OptionError:
-        raise
-    except Exception as error:
-        msg = f"{sources[0].name} can't be sent to another process: {type(error).__name__}: {error}"
-        raise OptionError(msg, hint="open what can't be pickled inside the factory, not around it") from error
+    hint = "open what can't be pickled inside the factory, not around it"
+    return pickled((list(sources), dict(arguments)), sources[0].name, hint)
 
 
 def message_of(serial: Serial, *, is_step: bool) -> Message:

@@ -20,12 +20,15 @@ from typing import Any
 from puffer_core.errors import OptionError
 from puffer_core.vector import worker
 from puffer_core.vector.links import Link, is_readable, spin
+from puffer_core.vector.pickling import pickled
 from puffer_core.vector.threads import one_thread_environment, one_thread_libraries
 from puffer_core.vector.worker import Task
 
 METHODS = ("auto", "fork", "spawn", "forkserver")
 GRACE_S, FAULT_GRACE_S = 1.0, 0.5
 """How long workers have to close their environments before they are ended; the second after a fault in one of them."""
+
+_HINT = 'give a class or function of a module, or start_method="fork"'
 
 _starting = threading.Lock()
 """Held while a worker is started: no other may inherit pipes that are not yet known as this process's own."""
@@ -79,7 +82,7 @@ class Processes:
             OptionError: If the task can't be sent to a new process.
         """
         context: Any = multiprocessing.get_context(self.method)
-        sent: Task | bytes = task if self.method == "fork" else pickled(task)
+        sent: Task | bytes = task if self.method == "fork" else pickled(task, task.sources[0].name, _HINT)
         with ExitStack() as stack:
             stack.enter_context(_starting)
             mine, theirs = _pipes()
@@ -233,23 +236,6 @@ def start_method(name: str) -> str:
     if name != "auto":
         return name
     return "fork" if sys.platform == "linux" else "spawn"
-
-
-def pickled(task: Task) -> bytes:
-    """Return a task as bytes; lambdas, local functions and classes of a script are taken by value.
-
-    Raises:
-        OptionError: If something in it can't be sent to another process.
-    """
-    import cloudpickle
-
-    try:
-        return bytes(cloudpickle.dumps(task))
-    except OptionError:
-        raise
-    except Exception as error:
-        msg = f"{task.sources[0].name} can't be sent to a new process: {type(error).__name__}: {error}"
-        raise OptionError(msg, hint='give a class or function of a module, or start_method="fork"') from error
 
 
 def _pipes() -> tuple[list[int], list[int]]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from puffer_core.env import Array, allocate
 from puffer_core.errors import PufferError, WorkerError
-from puffer_core.vector.actors import Message, Opened, pickled, put_message
+from puffer_core.vector.actors import Message, Opened, pickled_share, put_message
 from puffer_core.vector.blocks import Block, rows_of
 from puffer_core.vector.counts import check_counts
 from puffer_core.vector.faults import Fault, hang, slow_start
@@ -113,7 +113,7 @@ class Ray(WorkerVector):
         share = self._envs_per_worker
         options = {"num_envs": share, "num_threads": num_threads, "seed": self._seed}
         shares = [sources[i : i + share] for i in range(0, len(sources), share)]
-        self._pool.start([pickled(part, options) for part in shares])
+        self._pool.start([pickled_share(part, options) for part in shares])
         first, *others = self._pool.actors
         opened = [self._opened(0, first.open.remote(first_index))]
         instances = opened[0].num_envs

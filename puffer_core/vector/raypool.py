@@ -49,7 +49,7 @@ class Pool:
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def start(self, given: Sequence[bytes]) -> None:
-        """Start one actor for each of what `pickled` returned; none waits for CPUs that there are not."""
+        """Start one actor for each of what `pickled_share` returned; none waits for CPUs that there are not."""
         free = int(self._ray.available_resources().get("CPU", 0))
         share = 1 / math.ceil(len(given) / free) if free else 0
         # Ray gives an actor of at most one CPU OMP_NUM_THREADS=1, unless the variable is set already.

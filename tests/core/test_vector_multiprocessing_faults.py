@@ -313,7 +313,9 @@ def test_errors_that_can_not_be_made_again_are_told_as_text():
 def test_a_task_that_can_not_be_sent_is_told_in_one_line():
     import threading
 
-    with pytest.raises(OptionError, match="Trouble can't be sent to a new process: TypeError: cannot pickle") as caught:
+    with pytest.raises(
+        OptionError, match="Trouble can't be sent to another process: TypeError: cannot pickle"
+    ) as caught:
         Multiprocessing(Trouble, 1, num_workers=1, params={"how": threading.Lock()}, start_method="spawn")
     assert "\n" not in str(caught.value)
     assert "fork" in caught.value.hint

@@ -317,6 +317,7 @@ def test_a_dead_actor_is_told_at_once_though_others_are_slow() -> None:
     assert time.monotonic() - began < 5.0
 
 
+@pytest.mark.slow
 def test_an_environment_that_cannot_be_opened_is_told() -> None:
     def broken(**_: Any) -> Any:
         raise FileNotFoundError("no rom")
@@ -395,6 +396,7 @@ def wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_actors_are_gone_once_the_vector_is(cluster: Any) -> None:
     vector = Ray(Walk, 2, num_workers=2)
     pids = pids_of(vector, cluster)
