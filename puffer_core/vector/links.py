@@ -16,8 +16,8 @@ DONE, INFOS, VALUE, FAILED = b"d", b"i", b"v", b"f"
 GONE = b""
 """Read where the other end is closed: its process has ended."""
 
-SPIN_S = 50e-6
-"""How long to look again and again before sleeping: about what waking a process costs here."""
+SPIN_S = 100e-6
+"""How long to look again and again before sleeping: longer than the others of a batch need to finish, as a rule."""
 _LENGTH = struct.Struct("<Q")
 
 

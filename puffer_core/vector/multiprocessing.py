@@ -144,6 +144,7 @@ class Multiprocessing(WorkerVector):
                 self._processes.start(task, region)
                 self._deadlines[number] = time.monotonic() + self._open_s
             limits = {limit for number in range(self.num_workers) for limit in self._value(number)}
+            self._deadlines.clear()
         except BaseException:
             self.close()
             raise
@@ -166,10 +167,11 @@ class Multiprocessing(WorkerVector):
     def _recv(self) -> None:
         blocks = self._blocks
         if blocks.is_in_order:
+            # One after the other: who is done before the one waited for does not wake this process.
             for number in blocks.wanted:
                 self._await(number)
         while (block := blocks.take()) is None:
-            for number in self._listen(blocks.wanted):
+            for number in self._listen():
                 self._read_reply(number)
         if self._blocks.mode != "full" or self._debug:
             self._bind(block)
@@ -224,19 +226,24 @@ class Multiprocessing(WorkerVector):
 
     def _await(self, number: int) -> None:
         """Wait until one worker is done."""
-        while number not in (heard := self._listen((number,))):
+        while number not in (heard := self._listen(number)):
             for other in heard:
                 self._read_reply(other)
         self._read_reply(number)
 
-    def _listen(self, numbers: Sequence[int]) -> list[int]:
-        deadline = min(self._deadlines.get(number, np.inf) for number in numbers)
+    def _listen(self, number: int | None = None) -> list[int]:
+        """Wait for a word from one worker, or from any; return those that have something to say."""
+        timeout_s = None
+        if self._deadlines:
+            waited_for = self._blocks.wanted if number is None else (number,)
+            late = min(waited_for, key=lambda worker: self._deadlines.get(worker, np.inf))
+            if late in self._deadlines:
+                timeout_s = self._deadlines[late] - time.monotonic()
         try:
-            heard = self._processes.wait(numbers, None if deadline == np.inf else deadline - time.monotonic())
+            heard = self._processes.wait(number, timeout_s)
         except EndedError as gone:
             self._raise_dead(gone.number)
         if not heard:
-            late = min(numbers, key=lambda number: self._deadlines.get(number, np.inf))
             self._processes.kill(late)
             self._fail(self._too_late(self._place(late)))
         return heard
@@ -270,7 +277,7 @@ class Multiprocessing(WorkerVector):
 
     def _value(self, number: int) -> Any:
         """Wait for what a call returned, or raise what it raised."""
-        while number not in (heard := self._listen((number,))):
+        while number not in (heard := self._listen(number)):
             for other in heard:
                 self._read_reply(other)
         link = self._processes.links[number]

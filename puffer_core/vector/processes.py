@@ -11,7 +11,7 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver, reduction, resource_tracker
 from multiprocessing.process import BaseProcess
@@ -64,7 +64,8 @@ class Processes:
         self._processes: list[BaseProcess] = []
         self._lifelines: list[int] = []
         self._ends: dict[int, int] = {}
-        self._poll = select.poll()
+        self._polls: dict[int | None, select.poll] = {}
+        self._numbers: dict[int, int] = {}
         self._is_stopped = False
         if self.method == "forkserver":
             _use_server()
@@ -112,44 +113,41 @@ class Processes:
         end = _end_of(process)
         worker.parents_ends.add(end)
         self._ends[end] = task.number
-        self._poll.register(end, select.POLLIN)
+        self._polls.clear()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, numbers: Sequence[int], timeout_s: float | None = None) -> list[int]:
-        """Wait for a word from one of some workers; return those that have something to say.
+    def wait(self, number: int | None = None, timeout_s: float | None = None) -> list[int]:
+        """Wait for a word from a worker; return those that have something to say.
 
-        A worker that is not among them and has ended is in the answer if it left a word.
+        A worker that was not asked for and has ended is in the answer if it left a word.
 
         Args:
-            numbers: Of the workers.
+            number: The worker to wait for; None is any of them.
             timeout_s: After which the answer is empty; None waits for ever.
 
         Raises:
-            EndedError: If a worker, one of these or another, has ended without one.
+            EndedError: If a worker, this one or another, has ended without one.
         """
-        poll = self._poll
-        readers = {self.links[number].reader: number for number in numbers}
-        for reader in readers:
-            poll.register(reader, select.POLLIN)
-        try:
-            if self._spin_s and spin(poll, self._spin_s):
-                timeout_s = 0.0
-            events = poll.poll(None if timeout_s is None else max(0, timeout_s * 1000))
-        finally:
-            for reader in readers:
-                poll.unregister(reader)
-        return self._heard(events, readers)
-
-    def _heard(self, events: Sequence[tuple[int, int]], readers: Mapping[int, int]) -> list[int]:
-        """Return the workers behind events; that one has ended may be told before its last word is read."""
+        poll = self._polls.get(number) or self._poll_of(number)
+        if self._spin_s and spin(poll, self._spin_s):
+            timeout_s = 0.0
         heard: dict[int, None] = {}
-        for fd, _ in events:
-            number = readers[fd] if fd in readers else self._ends[fd]
-            if fd in self._ends and not is_readable(self.links[number].reader):
-                raise EndedError(number)
-            heard[number] = None
+        for fd, _ in poll.poll(None if timeout_s is None else max(0, timeout_s * 1000)):
+            if fd in self._ends and not is_readable(self.links[self._ends[fd]].reader):
+                # That one has ended may be told before its last word is read.
+                raise EndedError(self._ends[fd])
+            heard[self._numbers[fd]] = None
         return list(heard)
+
+    def _poll_of(self, number: int | None) -> select.poll:
+        """Return, kept for the next time, what polls the words of one worker or of all, and the ends of all."""
+        poll = self._polls[number] = select.poll()
+        links = self.links if number is None else [self.links[number]]
+        for fd in (*self._ends, *(link.reader for link in links)):
+            poll.register(fd, select.POLLIN)
+        self._numbers = {**self._ends, **{link.reader: i for i, link in enumerate(self.links)}}
+        return poll
 
     def exit_code(self, number: int) -> int | None:
         """Return the exit status of a worker that has ended; negative is a signal, None not known."""
