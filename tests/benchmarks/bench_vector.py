@@ -8,8 +8,10 @@ stands the ratio of what both keep of a bare loop over their own environments, a
 
     python tests/benchmarks/bench_vector.py [--only TEXT ...] [--seconds 0.5] [--runs 5] [--peers FOLDER] [--json]
 
-``--only`` takes rows of which the name has one of the texts in it, as ``cartpole/64`` or ``/workers``; ``--no-peers``
-leaves PufferLib out. Nothing else should run meanwhile. One row takes seconds x runs for each contender.
+Ours are opened by name where they have one, as `make("gym/CartPole-v1")`; the bare loop and the peers step what the
+framework's own `make` gives. ``--only`` takes rows of which the name has one of the texts in it, as ``cartpole/64`` or
+``/workers``; ``--no-peers`` leaves PufferLib out. Nothing else should run meanwhile. One row takes seconds x runs for
+each contender.
 
 How PufferLib 3.0.0 is installed without a GPU, torch or its environments in C: from its source distribution with
 ``NO_OCEAN=1 NO_TRAIN=1`` and ``--no-build-isolation``, beside setuptools, wheel, Cython and numpy < 2. Its setup.py
