@@ -13,6 +13,9 @@ from typing import Any
 from puffer_core.errors import OptionError, WorkerError
 from puffer_core.vector.actors import Worker
 
+NO_EVENTS = {"task_events_report_interval_ms": 0}
+"""Every step is a task of Ray's, of which it would keep what happened to the last 100,000: megabytes that grow."""
+
 _lock = threading.Lock()
 _users = 0
 """Pools that use the Ray that this module started or joined; the last one to stop leaves it."""
@@ -106,13 +109,19 @@ def _join(ray: ModuleType, options: Mapping[str, Any]) -> bool:
         if not ray.is_initialized():
             _users = 0
             try:
-                ray.init(**{"include_dashboard": False, "logging_level": "ERROR", **options})
+                ray.init(**{"include_dashboard": False, "logging_level": "ERROR", **_system(options), **options})
             except (ValueError, TypeError, ConnectionError, RuntimeError) as error:
                 raise OptionError(f"Ray can't be started with {dict(options)}: {error}") from error
         elif not _users:
             return False
         _users += 1
         return True
+
+
+def _system(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a Ray of our own; one that is joined has its own."""
+    is_joined = options.get("address") or os.environ.get("RAY_ADDRESS")
+    return {} if is_joined else {"_system_config": NO_EVENTS}
 
 
 def _leave(ray: ModuleType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from counter import counter_table
 from fakes_memory import LIMIT, growth
 
-from puffer_core.vector import Native, make
+from puffer_core.vector import Native, Ray, make
 
 EPISODES = 20_000
 pytestmark = pytest.mark.slow
@@ -45,20 +46,17 @@ def test_native_is_flat_over_20000_episodes() -> None:
 
 def test_ray_is_flat_over_20000_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen agents end an episode in one of eight steps each."""
-    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
     from fakes_ray import Walk
 
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    try:
-        with make(Walk, 8, "ray", num_workers=2) as opened:
-            run = stepper(opened, np.zeros(16, np.int32))
-            run(1)
-            actors = actor_pids()
-            assert len(actors) == 2
-            grown = growth([os.getpid(), *actors], run, 3_000, EPISODES * 8 // 16)
-    finally:
-        ray.shutdown()
+    backend = partial(Ray, ray_options={"num_cpus": 2, "log_to_driver": False})
+    with make(Walk, 8, backend, num_workers=2) as opened:
+        run = stepper(opened, np.zeros(16, np.int32))
+        run(1)
+        actors = actor_pids()
+        assert len(actors) == 2
+        grown = growth([os.getpid(), *actors], run, 3_000, EPISODES * 8 // 16)
     assert max(grown) < LIMIT, grown
 
 
