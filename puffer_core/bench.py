@@ -63,16 +63,23 @@ class EnvBench:
         """Step for at least ``seconds`` of wall time."""
         step, batches, at = self._vector.step, self._batches, self._next
         taken, elapsed = 0, 0.0
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), self._cpu_seconds()
         while elapsed < seconds:
             for _ in range(_STEPS_PER_LOOK):
                 step(batches[at])
                 at = (at + 1) % BATCHES
             taken += _STEPS_PER_LOOK
             elapsed = time.perf_counter() - wall
-        cpu = time.process_time() - cpu
+        cpu = self._cpu_seconds() - cpu
         self._next = at
         return Throughput(taken * self.num_agents, elapsed, cpu)
+
+    def _cpu_seconds(self) -> float:
+        """Return the CPU time of this process and of the workers."""
+        import psutil
+
+        times = [psutil.Process(pid).cpu_times() for pid in getattr(self._vector, "worker_pids", ())]
+        return time.process_time() + float(sum(worker.user + worker.system for worker in times))
 
     def close(self) -> None:
         """Close the vector."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from puffer_core import plugins
 from puffer_core.console import Reporter, Snapshot
-from puffer_core.errors import RunError
+from puffer_core.errors import EnvError, RunError
 from puffer_core.isolation import Observer, describe
 from puffer_core.loggers import Logger, Loggers, make_loggers
 from puffer_core.runs import RunDirectory
@@ -93,7 +93,7 @@ class Session:
         self._notify(lambda observer: observer.run_started(self.run))
         reason = self._reason_to_stop(signals)
         while reason is None:
-            self.trainer.evaluate()
+            self._collect()
             self.trainer.train()
             self._finish_epoch(self.trainer.mean_and_log())
             reason = self._reason_to_stop(signals)
@@ -105,6 +105,14 @@ class Session:
         self.status = self.outcome = "interrupted" if signals.number is not None else "finished" if done else "stopped"
         self.event(self.status, reason=reason, step=self.trainer.global_step)
         self.reporter.show(self.snapshot, force=True)
+
+    def _collect(self) -> None:
+        """Collect a rollout; an environment that calls `sys.exit` must not end the run as if it were done."""
+        try:
+            self.trainer.evaluate()
+        except SystemExit as stop:
+            msg = f"{self.prepared.job.env_name} called sys.exit({stop.code!r}) in a reset or step"
+            raise EnvError(msg, hint="an environment ends an episode with its flags") from stop
 
     def fail(self, error: BaseException) -> None:
         """Write down what ended the session; the last good checkpoint stays what it is."""

@@ -18,7 +18,7 @@ from puffer_core.errors import OptionError, shortened
 from puffer_core.specs import VectorJob
 from puffer_core.vector.base import Vector
 from puffer_core.vector.choice import choose, second_thoughts
-from puffer_core.vector.counts import check_counts, check_seconds, check_seed
+from puffer_core.vector.counts import check_counts, check_index, check_seconds, check_seed
 from puffer_core.vector.multiprocessing import Multiprocessing
 from puffer_core.vector.multiprocessing import supports as multiprocessing_supports
 from puffer_core.vector.native import Native
@@ -113,7 +113,8 @@ def make(
         )
     batch_size = "auto" if batch_size is None else batch_size
     check_counts(num_envs, num_workers, batch_size, zero_copy)
-    check_seed(seed)
+    num_envs = int(num_envs)  # numpy's integers are no seeds for Gymnasium
+    seed, first_index = check_seed(seed), check_index(first_index)
     options = _worker_options(start_method, timeout, sync_traj)
     wrap = checked(wrap)
     if wrap:

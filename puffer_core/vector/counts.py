@@ -17,6 +17,8 @@ def check_counts(num_envs: object, num_workers: object, batch_size: object, zero
     Raises:
         OptionError: The text names the numbers, the hint the nearest legal ones.
     """
+    if not isinstance(zero_copy, bool | np.bool_):
+        raise OptionError(f"zero_copy={zero_copy!r} is not True or False")
     for name, value in (("num_envs", num_envs), ("num_workers", num_workers), ("batch_size", batch_size)):
         if name == "num_envs" or not is_auto(value):
             check_count(name, value)
@@ -57,6 +59,17 @@ def check_seed(seed: object) -> int:
     if isinstance(seed, bool | np.bool_) or not isinstance(seed, int | np.integer) or not 0 <= seed < _SEEDS:
         raise OptionError(f"seed={seed!r} is not an integer from 0 to 2**63 - 1")
     return int(seed)
+
+
+def check_index(index: object) -> int:
+    """Return the instances before those of a vector: an integer of at least 0.
+
+    Raises:
+        OptionError: For anything else.
+    """
+    if isinstance(index, bool | np.bool_) or not isinstance(index, int | np.integer) or index < 0:
+        raise OptionError(f"first_index={index!r} is not an integer of at least 0")
+    return int(index)
 
 
 def check_seconds(name: str, value: object) -> float:

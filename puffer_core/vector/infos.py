@@ -8,6 +8,7 @@ import numpy as np
 
 from puffer_core.errors import EnvError, shortened
 
+_LARGEST = 1 << 1023
 _NUMBERS = (float, int, np.bool_, np.integer, np.floating)
 
 
@@ -33,7 +34,9 @@ def as_infos(infos: Any, env: object, call: str) -> list[dict[str, Any]]:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether an info's value is a scalar that can be averaged."""
+    """Return whether an info's value is a scalar that can be averaged; an integer that no float can hold is not."""
+    if type(value) is int:
+        return -_LARGEST < value < _LARGEST
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "biuf"
     return isinstance(value, _NUMBERS)

@@ -108,12 +108,13 @@ class Processes:
             # Python 3.12 warns of forks while there are threads, which numerical libraries start on their own.
             warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
             process.start()
-        self._processes.append(process)
-        self.pids.append(process.pid)
-        end = _end_of(process)
-        worker.parents_ends.add(end)
-        self._ends[end] = task.number
-        self._polls.clear()
+            # Known to `stop` before Ctrl-C gets through again.
+            self._processes.append(process)
+            self.pids.append(process.pid)
+            end = _end_of(process)
+            worker.parents_ends.add(end)
+            self._ends[end] = task.number
+            self._polls.clear()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 

@@ -52,8 +52,7 @@ class Rows:
         table, instances = source.table, source.instances
         env = source.open() if table is None else NativeEnv(table, source.params, num_envs=instances)
         rows = cls.of(env)
-        if source.instance is None:
-            env.close()
+        source.close_opened(env)
         return rows
 
     @property

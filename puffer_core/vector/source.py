@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -69,9 +70,17 @@ class Source:
             return observation, action, agents
         env = self.open()
         spaces = env.single_observation_space, env.single_action_space, int(env.num_agents)
-        if self.instance is None:
-            env.close()
+        self.close_opened(env)
         return spaces
+
+    def close_opened(self, env: PufferEnv) -> None:
+        """Close an environment that was opened to look at it; one that can't be closed is still good for that."""
+        if self.instance is not None:
+            return
+        try:
+            env.close()
+        except Exception as error:
+            warnings.warn(f"{self.name}: close raised {type(error).__name__}: {error}", stacklevel=2)
 
     @property
     def agents(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from puffer_core import plugins
-from puffer_core.errors import NonFiniteError, OptionError, RunError, UnknownNameError
+from puffer_core.errors import EnvError, NonFiniteError, OptionError, RunError, UnknownNameError
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.runs import RunDirectory
 from puffer_core.specs import EnvSpec, TrainerSpec
@@ -86,6 +86,15 @@ def test_train_writes_rows_with_the_documented_keys(tmp_path: Path) -> None:
         assert row["score"] == row["env/score"]
     # Every logged episode is in one row: 4 rows of 512 steps make 64 episodes of 8 steps each.
     assert sum(row["env/n"] for row in rows) == 256
+
+
+def test_environment_that_leaves_the_program_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(self: PuffeRL) -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(PuffeRL, "evaluate", leave)
+    with pytest.raises(EnvError, match=r"fake/match called sys.exit\(0\) in a reset or step"):
+        train(MATCH, options=small(tmp_path))
 
 
 def test_train_learns_the_match(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from puffer_core.errors import OptionError
 from puffer_core.vector.blocks import auto_workers
-from puffer_core.vector.counts import check_counts
+from puffer_core.vector.counts import check_counts, check_index
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,17 @@ def test_illegal_numbers_are_named_with_the_nearest_legal_ones(num_envs, workers
     with pytest.raises(OptionError, match=message) as caught:
         check_counts(num_envs, workers, batch, zero_copy)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("index", [-1, 1.0, True, "0"])
+def test_instances_before_a_vector_are_a_count(index):
+    with pytest.raises(OptionError, match=r"first_index=.* is not an integer of at least 0"):
+        check_index(index)
+
+
+def test_zero_copy_is_true_or_false():
+    with pytest.raises(OptionError, match="zero_copy='no' is not True or False"):
+        check_counts(4, 2, 2, "no")
 
 
 def test_any_number_of_whole_workers_is_a_batch_without_zero_copy():

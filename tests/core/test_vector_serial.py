@@ -902,3 +902,27 @@ def test_strict_refuses_fractions_of_choices():
             opened.send(actions)
         actions[1, column], actions[1, 0] = 2, 0.5
         opened.send(actions)
+
+
+class ClosesBadly(gymnasium.Env):
+    observation_space, action_space = Box(-1, 1, (2,), np.float32), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, True, False, {"huge": 10**400, "small": 2}
+
+    def close(self):
+        raise RuntimeError("close boom")
+
+
+def test_environment_that_cannot_be_closed_can_be_looked_at_and_huge_integers_are_no_numbers():
+    with pytest.warns(UserWarning, match="ClosesBadly: close raised RuntimeError: close boom"):
+        vector.describe(ClosesBadly)
+    opened = vector.make(ClosesBadly, np.int64(2), "serial", seed=np.int64(1), first_index=np.int64(3))
+    opened.reset()
+    opened.step(np.zeros(2, np.int32))
+    assert opened.drain_log()["small"] == 2
+    with pytest.raises(RuntimeError, match="close boom"):
+        opened.close()
