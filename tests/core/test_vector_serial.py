@@ -303,7 +303,7 @@ class Closing(Pair):
 
 @pytest.mark.parametrize("params", [{"agents": 3}, {"agents": "many"}])
 def test_what_was_opened_is_closed_where_a_later_one_fails(params):
-    with pytest.raises(EnvError):
+    with pytest.raises(EnvError, match="environment 2"):
         vector.make(Closing, num_envs=3, params=[{}, {}, params])
     assert Closing.opened == 0
 
