@@ -1,4 +1,4 @@
-"""Steps that PPO takes to a reference score in four Gymnasium environments, ours beside Stable-Baselines3's and CleanRL's.
+"""Steps that PPO takes to a reference score in Gymnasium's environments: ours, Stable-Baselines3, CleanRL's settings.
 
     python tests/benchmarks/bench_samples.py [--seeds 5] [--out samples.jsonl] [--only CONTENDER] [--env NAME]
 
