@@ -25,6 +25,7 @@ SPELLINGS = {"episodes": "eval_episodes", "device": "train.device"}
 COMMAND_KEYS = {
     "config": "config",
     "resume": "resume",
+    "resume_schedule": "resume_schedule",
     "train.stop_at": "stop_at",
     "train.stop_at_score": "stop_at_score",
 }

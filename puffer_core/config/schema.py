@@ -51,6 +51,8 @@ class BaseConfig:
     """Names of the loggers that mirror the metrics, separated by commas; ``jsonl`` is always on."""
     checkpoint_interval: Count = 200
     """Epochs between two checkpoints; the last epoch always writes one."""
+    keep_checkpoints: Annotated[int, Range(0, INT64_MAX)] = 0
+    """Newest checkpoints of a run to keep, older ones are deleted; 0 keeps all."""
     eval_episodes: Count = 1000
     """Episodes played by the evaluation at the end of ``run``."""
 
@@ -105,6 +107,8 @@ class TrainConfig:
 
     total_timesteps: Count = 10_000_000
     """Agent-steps to train for, rounded down to whole rollouts."""
+    schedule_timesteps: Annotated[int, Range(0, INT64_MAX)] = 0
+    """Agent-steps after which everything scheduled has its last value; 0 is ``total_timesteps``."""
     device: str = "auto"
     """Device that learns: ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` (for short ``--device``)."""
     horizon: Count = 64
@@ -252,7 +256,9 @@ class CommandConfig:
     config: str = ""
     """Path of an ini file whose values override those of the environment."""
     resume: str = ""
-    """Run to go on with, in its own directory: a path, an id or ``latest``."""
+    """Run to go on with, in its own directory: a path, an id or ``latest``; or the path of one of its checkpoints."""
+    resume_schedule: Literal["refuse", "stretch", "keep"] = "refuse"
+    """What schedules do where ``resume`` changes ``total_timesteps``: span the new total, or stay those of the old."""
     stop_at: Annotated[int | None, Range(1, INT64_MAX)] = None
     """End after this many agent-steps, schedules untouched, to be resumed later."""
     stop_at_score: float | None = None
