@@ -60,14 +60,27 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     Raises:
         RunError: If another line is damaged.
     """
+    rows, damaged = salvage_jsonl(path)
+    if damaged:
+        raise RunError(f"{path}:{damaged[0]}: the line is damaged")
+    return rows
+
+
+def salvage_jsonl(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the rows that can be read, and the numbers of the lines that can't, as far as they are not cut off."""
     lines = path.read_bytes().split(b"\n") if path.is_file() else [b""]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    damaged: list[int] = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
-            raise RunError(f"{path}:{number}: the line is damaged") from None
-    return rows
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            damaged.append(number)
+    return rows, damaged
 
 
 def to_json(value: object) -> str:

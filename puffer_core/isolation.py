@@ -90,7 +90,7 @@ def implementations(module: object) -> dict[str, list[Hook]]:
             if implementation.hookwrapper or implementation.wrapper:
                 raise PluginError(f"it wraps the hook `{caller.name}`, and hooks can't be wrapped")
             if caller.has_spec():
-                found.setdefault(caller.name, []).append(_bind(implementation.function, implementation.argnames))
+                found.setdefault(caller.name, []).append(bind(implementation.function, implementation.argnames))
             elif not implementation.optionalhook:
                 raise PluginError(f"it needs a newer core: {core} has no hook `{caller.name}`")
     for name in vars(hookspecs):
@@ -118,11 +118,16 @@ def collect(plugin: PluginInfo, name: str, kind: type[S], hooks: Iterable[Hook])
 
 
 class Observer:
-    """The observer hooks of one plugin. After the first exception it is reported and none of them is called again."""
+    """The observer hooks of one plugin or object; after the first exception none of them is called again.
 
-    def __init__(self, plugin: Plugin) -> None:
-        self.plugin = plugin.info
-        self._hooks = dict(plugin.observers)
+    Args:
+        label: Who is named where one raises.
+        hooks: Implementations by hook.
+    """
+
+    def __init__(self, label: str, hooks: Mapping[str, Sequence[Hook]]) -> None:
+        self.label = label
+        self._hooks = dict(hooks)
 
     def run_started(self, run: Any) -> None:
         """Call `puffer_run_started`."""
@@ -145,11 +150,12 @@ class Observer:
             self._hooks.clear()
             if raises_plugin_errors():
                 raise
-            text = f"plugin {self.plugin}: {name} raised {describe(error)}; it is detached from this run"
+            text = f"{self.label}: {name} raised {describe(error)}; it is detached from this run"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
-def _bind(function: Callable[..., object], wanted: Sequence[str]) -> Hook:
+def bind(function: Callable[..., object], wanted: Sequence[str]) -> Hook:
+    """Return ``function`` as something that is called with all arguments of its hook, and takes those it wants."""
     return lambda arguments: function(**{name: arguments[name] for name in wanted})
 
 

@@ -107,7 +107,8 @@ class PluginManager:
 
     def observers(self) -> list[Observer]:
         """Return the observers for one run, fresh: what was detached from the last run is back."""
-        return [Observer(plugin) for plugin in self.load() if plugin.is_loaded and plugin.observers]
+        used = [plugin for plugin in self.load() if plugin.is_loaded and plugin.observers]
+        return [Observer(f"plugin {plugin.info}", plugin.observers) for plugin in used]
 
     def states(self, core_commands: Iterable[str] = ()) -> list[PluginState]:
         """Return every plugin with its state: ``loaded``, ``broken``, ``conflict``, ``blocked`` or ``missing``.

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from puffer_core.config import Config, from_run, saved
 from puffer_core.errors import OptionError, RunError, did_you_mean
-from puffer_core.files import append_json, read_jsonl, replace_text, sync, to_json
+from puffer_core.files import append_json, read_jsonl, replace_text, salvage_jsonl, sync, to_json
 
 LATEST = "latest"
 CHECKPOINTS = "checkpoints"
@@ -37,10 +37,14 @@ class RunDirectory:
     Args:
         path: The directory.
         env_name: Canonical name of the environment.
+
+    Attributes:
+        named: The checkpoint that the path given to `find` leads to, None where that was the run.
     """
 
     def __init__(self, path: Path, env_name: str) -> None:
         self.path = path
+        self.named: Path | None = None
         self.id = path.name
         self.env_name = env_name
         self._lock: IO[str] | None = None
@@ -125,12 +129,13 @@ class RunDirectory:
         """Return the rows of ``metrics.jsonl``; a last line that a kill has cut off is left out."""
         return read_jsonl(self.path / METRICS)
 
-    def rewind(self, step: int) -> None:
-        """Drop the metrics after ``step``: the run goes on from a checkpoint taken there."""
-        rows = self.metrics()
-        kept = [row for row in rows if row.get("step", 0) <= step]
-        if len(kept) < len(rows):
+    def rewind(self, step: int) -> int:
+        """Drop the metrics after ``step``, where the run goes on; return how many damaged lines were dropped, too."""
+        rows, damaged = salvage_jsonl(self.path / METRICS)
+        kept = [row for row in rows if isinstance(row.get("step"), int | float) and row["step"] <= step]
+        if damaged or len(kept) < len(rows):
             replace_text(self.path / METRICS, "".join(f"{to_json(row)}\n" for row in kept))
+        return len(damaged)
 
     def event(self, kind: str, **details: Any) -> None:
         """Add a row to ``events.jsonl``: the time, what happened, and details."""
@@ -160,7 +165,7 @@ class RunDirectory:
         Raises:
             RunError: If the disk is full or fails; the checkpoint before stays as it was.
         """
-        partial = _beside(self.checkpoint_dir(step), "partial")
+        partial = beside(self.checkpoint_dir(step), "partial")
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
@@ -178,7 +183,7 @@ class RunDirectory:
         if written != final:
             for file in (*written.iterdir(), written):
                 sync(file)
-            replaced = _beside(final, "replaced")
+            replaced = beside(final, "replaced")
             if final.exists():
                 shutil.rmtree(replaced, ignore_errors=True)
                 final.rename(replaced)
@@ -199,18 +204,33 @@ class RunDirectory:
         return sorted(path for path in folder.glob("[0-9]*") if path.name.isdigit() and path.is_dir())
 
     def latest_checkpoint(self) -> Path:
-        """Return the checkpoint that ``latest`` points to, or the newest where the pointer leads nowhere.
+        """Return the checkpoint that ``latest`` points to, or the newest where there is no such pointer.
 
         Raises:
-            RunError: If the run has none yet.
+            RunError: If the run has none yet, or the one pointed to is missing; the hint names the newest there is.
         """
-        name = _read_pointer(self.path / CHECKPOINTS / LATEST)
-        pointed = self.path / CHECKPOINTS / (name or "none")
+        name = read_pointer(self.path / CHECKPOINTS / LATEST)
+        found = self.checkpoints()
+        if not name.isdigit():
+            if not found:
+                raise RunError(f"run {self.id} has no checkpoint yet", hint="it is too young; --load takes another run")
+            return found[-1]
+        pointed = self.path / CHECKPOINTS / name
         # A kill between the two renames of a checkpoint that is written anew leaves the one before as `.replaced`.
-        found = [path for path in (pointed, _beside(pointed, "replaced")) if path.is_dir()] or self.checkpoints()[-1:]
-        if not found:
-            raise RunError(f"run {self.id} has no checkpoint yet", hint="it is too young; --load takes another run")
-        return found[0]
+        for path in (pointed, beside(pointed, "replaced")):
+            if path.is_dir():
+                return path
+        hint = f"go on from an older one: --resume {found[-1]} (or --load, to evaluate it)" if found else None
+        raise RunError(f"the checkpoint {pointed} is missing", hint=hint)
+
+    def write_config(self, config: Config) -> None:
+        """Replace the configuration that the run goes on with, whole or not at all."""
+        section = saved.run_section(self.path / saved.NAME)
+        try:
+            replace_text(self.path / saved.NAME, saved.dumps(config, section))
+        except OSError as error:
+            raise RunError(f"can't write `{self.path / saved.NAME}`: {error.strerror or error}") from error
+        self.__dict__.pop("config", None)
 
 
 def find(ref: str, env: str | None = None, runs_dir: str | os.PathLike[str] | None = None) -> RunDirectory:
@@ -226,10 +246,12 @@ def find(ref: str, env: str | None = None, runs_dir: str | os.PathLike[str] | No
     """
     root = Path(runs_dir if runs_dir is not None else os.environ.get("PUFFER_RUNS") or "runs")
     folder = root / _folder(env) if env else root
-    name = _read_pointer(folder / LATEST) if ref == LATEST else ref
+    name = read_pointer(folder / LATEST) if ref == LATEST else ref
     for path in (folder / name,) if ref == LATEST else (Path(ref), root / ref, folder / ref):
         if name and path.exists() and (inside := _run_of(path)):
-            return RunDirectory.open(inside)
+            directory = RunDirectory.open(inside)
+            directory.named = _checkpoint_of(path, inside)
+            return directory
     if Path(ref).exists() and os.sep in ref:
         raise RunError(f"`{ref}` is not in a run directory")
     known = list_runs(root, env)
@@ -250,7 +272,8 @@ def find_checkpoint(ref: str, env: str | None = None, runs_dir: str | os.PathLik
     folder = path.parent if path.is_file() else path
     if (folder / "state.json").is_file():
         return folder
-    return find(ref, env, runs_dir).latest_checkpoint()
+    directory = find(ref, env, runs_dir)
+    return directory.named or directory.latest_checkpoint()
 
 
 def list_runs(root: str | os.PathLike[str], env: str | None = None) -> list[Path]:
@@ -300,6 +323,13 @@ def _run_of(path: Path) -> Path | None:
     return next((folder for folder in (path.absolute(), *path.absolute().parents) if _is_run(folder)), None)
 
 
+def _checkpoint_of(path: Path, run: Path) -> Path | None:
+    """Return the checkpoint of a run that ``path`` is, or lies in."""
+    folder, *inner = path.absolute().relative_to(run).parts or ("",)
+    checkpoint = run.joinpath(CHECKPOINTS, *inner[:1])
+    return checkpoint if folder == CHECKPOINTS and inner and checkpoint.is_dir() else None
+
+
 def _is_run(folder: Path) -> bool:
     """Return whether the configuration in a folder is that of a run, if perhaps damaged, and not somebody else's."""
     if not (folder / saved.NAME).is_file():
@@ -329,7 +359,8 @@ def _folder(env_name: str) -> str:
     return "/".join(f"env{part}" if part[0] in "._" else part for part in parts) or "env"
 
 
-def _read_pointer(path: Path) -> str:
+def read_pointer(path: Path) -> str:
+    """Return the name in a pointer file, empty where there is none."""
     try:
         name = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -337,5 +368,6 @@ def _read_pointer(path: Path) -> str:
     return name if re.fullmatch(r"[\w-]+", name) else ""
 
 
-def _beside(path: Path, state: str) -> Path:
+def beside(path: Path, state: str) -> Path:
+    """Return the name of ``path`` in some state other than whole and in its place."""
     return path.with_name(f"{path.name}.{state}")

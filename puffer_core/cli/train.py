@@ -16,8 +16,9 @@ from puffer_core.console.summary import train_summary
 def command(context: click.Context, env: str, as_json: bool) -> int:
     """Train an agent, or go on with a run.
 
-    Every key of `puffer config show ENV` is an option. Besides: --resume RUN|latest, --config FILE, --train.stop-at
-    STEPS, --train.stop-at-score X. Ctrl-C saves a checkpoint and ends; a second one ends at once.
+    Every key of `puffer config show ENV` is an option. Besides: --resume RUN|latest, --resume-schedule stretch|keep,
+    --config FILE, --train.stop-at STEPS, --train.stop-at-score X. Ctrl-C saves a checkpoint and ends; a second one ends
+    at once.
     """
     return train_with("train", env, context.args, as_json)
 
@@ -36,6 +37,7 @@ def train_with(verb: str, env: str, args: Sequence[str], as_json: bool) -> int:
                 options=options,
                 file=asked.config or None,
                 resume=asked.resume or None,
+                resume_schedule=asked.resume_schedule,
                 stop_at=asked.stop_at,
                 stop_at_score=asked.stop_at_score,
                 console=reporter,

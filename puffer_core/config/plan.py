@@ -81,18 +81,21 @@ class Plan:
         )
 
 
-def plan(config: Config, agents_per_env: int, *, is_native: bool) -> Plan:
+def plan(config: Config, agents_per_env: int, *, is_native: bool, is_resumed: bool = False) -> Plan:
     """Return the counts of a run.
 
     Args:
         config: The configuration; origins tell what a person set.
         agents_per_env: Rows of one instance of an environment in C, or of one environment object in Python.
         is_native: Whether the environment is one in C, which has ``env.num_envs`` instances per object.
+        is_resumed: Whether the run has begun: its environments stay, and another total is rounded down.
 
     Raises:
         OptionError: If what was set can't be met within a tenth, or would train nothing; the hint has legal numbers.
     """
     ask = _ask(config, agents_per_env, is_native)
+    if is_resumed:
+        ask = replace(ask, fixed=ask.fixed - {"total"} | {"inner", "outer"})
     fitted = _fit(ask)
     problem = _problem(fitted)
     if problem:

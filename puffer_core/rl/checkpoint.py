@@ -2,7 +2,10 @@
 
     model.safetensors    weights and buffers of the policy, under their plain names
     arrays.safetensors   optimiser.*, carry.*, env.* (saved environments), generator.*
-    state.json           counters, metrics not yet reported, spaces, network, and what the arrays belong to
+    state.json           format, checksums of the two, counters, metrics not yet reported, spaces, network, and what
+                         the arrays belong to
+
+Format 1 had no checksums, and nothing of the global generators (``global.*``); it is still read.
 
 A folder is written beside its place, flushed to disk and renamed: whatever happens, the one that was there stays whole.
 In a run, the run directory does that; else `write` does.
@@ -10,6 +13,7 @@ In a run, the run directory does that; else `write` does.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -30,7 +34,8 @@ from puffer_core.errors import RunError
 from puffer_core.files import sync
 from puffer_core.plugins import manager, resolve
 
-FORMAT = 1
+FORMAT = 2
+"""Of what is written; everything from 1 on is read."""
 MODEL, ARRAYS, STATE = "model.safetensors", "arrays.safetensors", "state.json"
 _NESTED = ("flat_box", "flat_actions", "dict", "tuple", "multi_binary")
 CONTENT: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
@@ -69,8 +74,9 @@ def write(path: Path, content: Checkpoint) -> None:
     Raises:
         RunError: If it can't be written; ``path`` is then as it was, but for an empty folder.
     """
-    state = json.dumps({"format": FORMAT, **content.state}, indent=1).encode()
-    files = {MODEL: _pack(content.model), ARRAYS: _pack(content.arrays), STATE: state}
+    files = {MODEL: _pack(content.model), ARRAYS: _pack(content.arrays)}
+    head = {"format": FORMAT, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
+    files[STATE] = json.dumps({**content.state, **head}, indent=1).encode()
     try:
         if path.is_dir() and not any(path.iterdir()):
             for name, data in files.items():
@@ -108,18 +114,55 @@ def read(path: Path) -> Checkpoint:
     """Return what the folder ``path`` holds.
 
     Raises:
-        RunError: If it is no checkpoint, is damaged, or was written in another format.
+        RunError: If it is no checkpoint, is damaged, or was written in a newer format; the hint names the checkpoint
+            before it in its run.
     """
     try:
+        return _read(path)
+    except RunError as error:
+        raise RunError(str(error), hint=error.hint or _older(path)) from error.__cause__
+
+
+def _read(path: Path) -> Checkpoint:
+    try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        model, arrays = (load((path / name).read_bytes()) for name in (MODEL, ARRAYS))
+        files = {name: (path / name).read_bytes() for name in (MODEL, ARRAYS)}
     except FileNotFoundError as error:
         raise RunError(f"{path} is not a checkpoint: {Path(str(error.filename)).name} is missing") from error
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError) as error:
         raise RunError(f"the checkpoint {path} is damaged: {error}") from error
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        found = state.get("format") if isinstance(state, dict) else None
-        raise RunError(f"the checkpoint {path} has format {found}, this version reads {FORMAT}")
+    _require_format(state, path)
+    for name, data in files.items():
+        if state["format"] > 1 and hashlib.sha256(data).hexdigest() != state["sha256"].get(name):
+            raise RunError(f"the checkpoint {path} is damaged: {name} does not have the checksum in {STATE}")
+    try:
+        model, arrays = (load(files[name]) for name in (MODEL, ARRAYS))
+    except (ValueError, SafetensorError) as error:
+        raise RunError(f"the checkpoint {path} is damaged: {error}") from error
+    _require_content(state, path)
+    _require_consistent(state, path)
+    return Checkpoint(model, arrays, state)
+
+
+def _older(path: Path) -> str | None:
+    """Return the hint that names the checkpoint before ``path`` in its run, where there is one."""
+    older = [folder for folder in path.parent.glob("[0-9]*") if folder.name.isdigit() and folder.name < path.name]
+    return f"go on from an older one: --resume {max(older)} (or --load, to evaluate it)" if older else None
+
+
+def _require_format(state: Any, path: Path) -> None:
+    number = state.get("format") if isinstance(state, dict) else None
+    if type(number) is int and number > FORMAT:
+        msg = f"the checkpoint {path} has format {number}, this version reads up to {FORMAT}"
+        raise RunError(msg, hint="a newer puffer-core wrote it: pip install --upgrade puffer-core")
+    if type(number) is not int or number < 1:
+        raise RunError(f"the checkpoint {path} is damaged: `format` in {STATE} is {number!r}")
+    if number > 1 and not isinstance(state.get("sha256"), dict):
+        raise RunError(f"the checkpoint {path} is damaged: `sha256` in {STATE} is {state.get('sha256')!r}")
+
+
+def _require_content(state: Mapping[str, Any], path: Path) -> None:
+    """Check that everything in `CONTENT` is there, and of its kind."""
     for key, kind in CONTENT.items():
         value: Any = state
         for part in key.split("."):
@@ -127,8 +170,6 @@ def read(path: Path) -> Checkpoint:
         is_number = kind in (int, (int, float))
         if not isinstance(value, kind) or (is_number and (isinstance(value, bool) or not 0 <= value < math.inf)):
             raise RunError(f"the checkpoint {path} is damaged: `{key}` in {STATE} is {value!r}")
-    _require_consistent(state, path)
-    return Checkpoint(model, arrays, state)
 
 
 def _require_consistent(state: Mapping[str, Any], path: Path) -> None:

@@ -12,6 +12,7 @@ from puffer_core.policies.choice import choose_encoder
 from puffer_core.rl.streams import generator
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.vector import open_vector
+from puffer_core.vector.generators import seed_globals
 from puffer_core.vector.native import cores
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _holds(device: torch.device) -> bool:
 def make(job: Job, plan: Plan) -> PuffeRL:
     """Open the vector, build the network and return the trainer."""
     config = job.config
+    seed_globals(config.base.seed, 0)  # for environments and policies that draw from them
     vector = open_vector(config, job.env, name=job.env_name, num_envs=plan.num_envs)
     try:
         options = config.options_of(choose_encoder(config.policy, job.observation_space).name)

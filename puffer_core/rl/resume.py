@@ -2,12 +2,13 @@
 
 With the environments restored, everything that follows is bit-equal to a run that was never stopped: weights,
 optimiser, generators, the carried arrival with the recurrent state, and metrics not yet reported are all here.
-Schedules are functions of the epoch.
+Schedules are functions of the epoch. What a checkpoint lacks is told by name.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from puffer_core.config.schema import PolicyConfig
 from puffer_core.errors import RunError
 from puffer_core.policies.choice import choose_encoder
-from puffer_core.rl import checkpoint
+from puffer_core.rl import checkpoint, global_random
 from puffer_core.rl.checkpoint import Checkpoint
 from puffer_core.rl.means import Means
 from puffer_core.rl.streams import derive, environment_seed
@@ -26,6 +28,7 @@ from puffer_core.rl.streams import derive, environment_seed
 if TYPE_CHECKING:
     from puffer_core.rl.trainer import PuffeRL
 
+ENVIRONMENTS = "the environments: their state can't be saved, and they begin anew"
 COUNTERS = ("global_step", "epoch", "gradient_steps", "skipped_updates", "episodes", "is_started")
 
 
@@ -40,10 +43,12 @@ def capture(trainer: PuffeRL) -> Checkpoint:
     arrays = {f"optimizer.{name}": array for name, array in trainer.optimizer.state_dict().items()}
     arrays |= {f"carry.{name}": array for name, array in trainer.rollout.carry().items()}
     arrays |= {f"generator.{name}": source.get_state() for name, source in _generators(trainer).items()}
+    arrays |= {f"global.{name}": array for name, array in global_random.capture(trainer.rollout.values.device).items()}
     arrays |= {f"env.{name}": _tensor(blob) for name, blob in (saved or {}).items()}
     state = {
         **{name: getattr(trainer, name) for name in COUNTERS},
         **_layout(trainer),
+        "total_epochs": trainer.total_epochs,
         "seed": trainer.config.base.seed,
         "optimizer": {"name": trainer.config.train.optimizer, "steps": trainer.optimizer.steps},
         "has_environments": saved is not None,
@@ -52,8 +57,8 @@ def capture(trainer: PuffeRL) -> Checkpoint:
     return Checkpoint(checkpoint.plain(trainer.policy).state_dict(), arrays, state)
 
 
-def load(trainer: PuffeRL, path: Path) -> bool:
-    """Make ``trainer`` go on from the folder ``path``; return whether its environments could be restored.
+def load(trainer: PuffeRL, path: Path) -> tuple[str, ...]:
+    """Make ``trainer`` go on from the folder ``path``; return what could not be restored, by name.
 
     Raises:
         RunError: If the checkpoint is damaged, or the network, the optimiser or the rows differ; what was learnt by
@@ -62,7 +67,7 @@ def load(trainer: PuffeRL, path: Path) -> bool:
     content = checkpoint.read(path)
     state = content.state
     environment, losses = _require_fit(trainer, content, path)
-    restored = not state["is_started"] or _restore_environments(trainer, content)
+    lost = [] if not state["is_started"] or _restore_environments(trainer, content) else [ENVIRONMENTS]
     checkpoint.load_model(trainer.policy, content.model, path)
     trainer.optimizer.load_state_dict(content.section("optimizer"), state["optimizer"]["steps"])
     for name, source in _generators(trainer).items():
@@ -70,7 +75,9 @@ def load(trainer: PuffeRL, path: Path) -> bool:
     for name in COUNTERS:
         setattr(trainer, name, state[name])
     trainer.environment, trainer.losses = environment, losses
-    return restored
+    if unknown := global_random.restore(content.section("global"), trainer.rollout.values.device):
+        lost.append(f"the global random generators of {', '.join(unknown)}: they go on from where they are")
+    return tuple(lost)
 
 
 def _layout(trainer: PuffeRL) -> dict[str, Any]:
@@ -78,7 +85,6 @@ def _layout(trainer: PuffeRL) -> dict[str, Any]:
     config = trainer.config
     policy = choose_encoder(config.policy, trainer.vector.single_observation_space)
     return {
-        "total_epochs": trainer.total_epochs,
         "horizon": trainer.rollout.horizon,
         "policy": asdict(policy),
         "policy_options": checkpoint.describe_options(config.options_of(policy.name)),
@@ -94,8 +100,10 @@ def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Mea
         raise RunError(f"{path} was trained with {state['optimizer']['name']}, not with train.optimizer={wanted}")
     checkpoint.require_fit(trainer.policy, content.model, path)
     trainer.optimizer.require_fit(content.section("optimizer"))
+    _require_length(trainer, state, path)
     for key, here in _layout(trainer).items():
-        there = state[key]
+        # A key of the network that is newer than the checkpoint had its default.
+        there = {**asdict(PolicyConfig()), **state[key]} if key == "policy" else state[key]
         if json.dumps(there, sort_keys=True) != json.dumps(here, sort_keys=True):
             msg = f"{path} does not fit this run: `{key}` is {there} there, {here} here"
             raise RunError(msg, hint="was config.ini of the run, or its environment, changed since it was started?")
@@ -107,9 +115,21 @@ def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Mea
         losses.restore(state["means"]["losses"])
         for name in _generators(trainer):
             torch.Generator().set_state(content.section("generator")[name])
+        global_random.check(content.section("global"))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise RunError(f"the checkpoint {path} is damaged: {error}") from error
     return environment, losses
+
+
+def _require_length(trainer: PuffeRL, state: Mapping[str, Any], path: Path) -> None:
+    """Check that the run has as many epochs as when it was saved, unless somebody has decided about its schedules."""
+    there, here = state["total_epochs"], trainer.total_epochs
+    if there != here and not trainer.config.train.schedule_timesteps:
+        msg = f"{path} does not fit this run: `total_epochs` is {there} there, {here} here"
+        raise RunError(msg, hint="--train.total-timesteps with --resume-schedule stretch or keep changes it")
+    if state["epoch"] > here:
+        msg = f"{path} is at epoch {state['epoch']:,}, behind the end of this run: {here:,} epochs"
+        raise RunError(msg, hint="give a larger --train.total-timesteps, or resume from an older checkpoint")
 
 
 def _restore_environments(trainer: PuffeRL, content: Checkpoint) -> bool:

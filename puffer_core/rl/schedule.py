@@ -1,10 +1,15 @@
-"""Schedules: pure functions of the epoch, so a resumed run follows the same curve (algorithms page, 1.5)."""
+"""Schedules: pure functions of the epoch, so a resumed run follows the same curve (algorithms page, 1.5).
+
+They span ``schedule_timesteps`` of the run, which is all of it unless somebody says otherwise; after that, everything
+stays at its last value.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from puffer_core.config.plan import Plan
 from puffer_core.config.schema import TrainConfig
 
 
@@ -27,7 +32,7 @@ def cosine(base: float, minimum: float, epoch: int, total: int) -> float:
 
 def prio_beta(beta0: float, alpha: float, epoch: int, total: int) -> float:
     """Return the exponent of the importance weights; with the published factor alpha it stays below 1 for alpha < 1."""
-    return beta0 + (1.0 - beta0) * alpha * epoch / total if total > 0 else beta0
+    return beta0 + (1.0 - beta0) * alpha * min(epoch, total) / total if total > 0 else beta0
 
 
 def rates_at(config: TrainConfig, epoch: int, total: int) -> Rates:
@@ -38,3 +43,10 @@ def rates_at(config: TrainConfig, epoch: int, total: int) -> Rates:
     if config.anneal_ent_coef:
         ent_coef = cosine(ent_coef, config.min_ent_coef_ratio * ent_coef, epoch, total)
     return Rates(learning_rate, ent_coef, prio_beta(config.prio_beta0, config.prio_alpha, epoch, total))
+
+
+def schedule_epochs(config: TrainConfig, plan: Plan) -> int:
+    """Return the epochs that the schedules span."""
+    if not config.schedule_timesteps:
+        return plan.epochs
+    return max(1, config.schedule_timesteps * plan.epochs // plan.steps)

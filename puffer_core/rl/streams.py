@@ -7,6 +7,9 @@
     restart        environments that a resumed run has to start anew, by epoch
     evaluation     0 the environments of an evaluation, 1 the noise of its actions
 
+The global generators of torch, numpy and Python, which only other people's environments and policies draw from, are
+seeded with it as well (`puffer_core.vector.generators`).
+
 A stream is numpy's `SeedSequence` of the seed, spawned with (stream, rank): streams are independent, neighbouring
 seeds as well, and a rank of a distributed run has its own, but for the weights, which all ranks share.
 """

@@ -28,7 +28,7 @@ from puffer_core.rl.optim import make_optimizer
 from puffer_core.rl.partial import PartialRollout
 from puffer_core.rl.replay import Replay, normalize
 from puffer_core.rl.rollout import Rollout
-from puffer_core.rl.schedule import Rates, rates_at
+from puffer_core.rl.schedule import Rates, rates_at, schedule_epochs
 from puffer_core.rl.streams import environment_seed, generator
 from puffer_core.rl.threads import OneThreadPerOperation, Threads
 from puffer_core.scores import score_of
@@ -61,7 +61,7 @@ class PuffeRL:
         train, place = config.train, torch.device(device)
         self.config, self.vector, self.policy, self.plan = config, vector, policy, plan
         self.global_step = self.epoch = self.gradient_steps = 0
-        self.total_epochs = plan.epochs
+        self.total_epochs, self.schedule_epochs = plan.epochs, schedule_epochs(train, plan)
         self._clock, self._threads = PhaseClock(), Threads(threads)
         self.optimizer = make_optimizer(policy, train)
         kind = PartialRollout if vector.agents_per_batch < vector.num_agents else Rollout
@@ -133,7 +133,7 @@ class PuffeRL:
             raise UsageError("train() without a new rollout", hint="call evaluate() before each train()")
         self._clock.start()
         train, rollout = self.config.train, self.rollout
-        rates = rates_at(train, self.epoch, self.total_epochs)
+        rates = rates_at(train, self.epoch, self.schedule_epochs)
         folded = rollout.fold(train.gamma, train.gae_lambda)
         self._ratio.fill_(1.0)
         self.replay.begin_epoch()
@@ -232,7 +232,7 @@ class PuffeRL:
     def mean_and_log(self) -> dict[str, float]:
         """Return the metrics since the last call, named as in ``metrics.jsonl``."""
         now, profile = time.perf_counter(), self.profile
-        rates = rates_at(self.config.train, max(0, self.epoch - 1), self.total_epochs)  # those train() used last
+        rates = rates_at(self.config.train, max(0, self.epoch - 1), self.schedule_epochs)  # those train() used last
         last_step, last_time, last_profile = self._last_log
         self._last_log = (self.global_step, now, profile)
         metrics: dict[str, float] = {
@@ -274,16 +274,16 @@ class PuffeRL:
             raise UsageError("save() between evaluate() and train()", hint="save after train()")
         resume.save(self, path)
 
-    def load(self, path: Path) -> bool:
-        """Go on from a checkpoint; return whether the environments go on, too, or have to begin anew.
+    def load(self, path: Path) -> tuple[str, ...]:
+        """Go on from a checkpoint; return what could not be restored, by name: nothing, if it goes on bit for bit.
 
         Raises:
             RunError: If the checkpoint is damaged or belongs to something else.
         """
-        restored = resume.load(self, path)
+        lost = resume.load(self, path)
         self._is_collected = False
         self._last_log = (self.global_step, time.perf_counter(), self.profile)
-        return restored
+        return lost
 
     def close(self) -> None:
         """Close the environments."""

@@ -21,11 +21,13 @@ from puffer_core.errors import OptionError, RunError
 from puffer_core.isolation import describe
 from puffer_core.runs import RunDirectory
 from puffer_core.training.job import EnvLike, Prepared, locate, named, prepare, prepare_saved
-from puffer_core.training.resume import find_run, resumed_config
+from puffer_core.training.observers import observer_of
+from puffer_core.training.resume import find_run, load_checkpoint, resumed_config, settle
 from puffer_core.training.session import Limits, Session
 from puffer_core.training.signals import Interrupted, StopSignals
 
 if TYPE_CHECKING:
+    from puffer_core.config import Config
     from puffer_core.loggers import Logger
     from puffer_core.training.trainer import Trainer
 
@@ -44,9 +46,11 @@ class Request:
     trainer: str | None = None
     file: str | os.PathLike[str] | None = None
     resume: str | None = None
+    resume_schedule: str = "refuse"
     stop_at: int | None = None
     stop_at_score: float | None = None
     loggers: Mapping[str, Logger] = field(default_factory=dict)
+    observers: Sequence[object] = ()
 
 
 def train(
@@ -58,9 +62,11 @@ def train(
     trainer: str | None = None,
     file: str | os.PathLike[str] | None = None,
     resume: str | None = None,
+    resume_schedule: str = "refuse",
     stop_at: int | None = None,
     stop_at_score: float | None = None,
     loggers: Mapping[str, Logger] | None = None,
+    observers: Sequence[object] = (),
     console: Reporter | None = None,
 ) -> dict[str, Any]:
     """Train an agent; return the JSON object of `puffer train`.
@@ -72,17 +78,33 @@ def train(
         preset: Name of an overlay; None takes that of the configuration.
         trainer: Name of a trainer; None takes that of the configuration.
         file: An ini file whose values override those of the environment.
-        resume: The run to go on with: a path, an id or ``latest``. Then only the options of `resume.MAY_CHANGE` count.
+        resume: The run to go on with: a path, an id or ``latest``, or the path of one of its checkpoints. Then only the
+            options of `resume.MAY_CHANGE` count, and ``train.total_timesteps`` with ``resume_schedule``.
+        resume_schedule: What schedules do where ``resume`` changes the total: ``stretch`` or ``keep``.
         stop_at: End at the first whole rollout at or past this many agent steps, to be resumed later.
         stop_at_score: End when the mean score of the last 100 or more logged episodes reaches this.
         loggers: Objects with ``log(step, metrics)`` and ``close()``, by name.
+        observers: Objects with one or more of the methods ``puffer_run_started(run)``, ``puffer_epoch_finished(run,
+            metrics)`` and ``puffer_run_finished(run, result)``, which are called as those of plugins.
         console: Where progress is told; None keeps quiet but for warnings.
 
     Raises:
         Interrupted: After SIGINT or SIGTERM, once the checkpoint is saved; it carries the result so far.
         NonFiniteError: If a number that must be finite is not; the last good checkpoint stays.
     """
-    request = Request(config, options, preset, trainer, file, resume, stop_at, stop_at_score, loggers or {})
+    request = Request(
+        config=config,
+        options=options,
+        preset=preset,
+        trainer=trainer,
+        file=file,
+        resume=resume,
+        resume_schedule=resume_schedule,
+        stop_at=stop_at,
+        stop_at_score=stop_at_score,
+        loggers=loggers or {},
+        observers=observers,
+    )
     with console or Reporter() as reporter, _Command(env, request, reporter) as command:
         command.train()
         return command.result
@@ -97,13 +119,27 @@ def run(
     trainer: str | None = None,
     file: str | os.PathLike[str] | None = None,
     resume: str | None = None,
+    resume_schedule: str = "refuse",
     stop_at: int | None = None,
     stop_at_score: float | None = None,
     loggers: Mapping[str, Logger] | None = None,
+    observers: Sequence[object] = (),
     console: Reporter | None = None,
 ) -> dict[str, Any]:
     """Train as `train` does, then evaluate the last checkpoint; return the JSON object of `puffer run`."""
-    request = Request(config, options, preset, trainer, file, resume, stop_at, stop_at_score, loggers or {})
+    request = Request(
+        config=config,
+        options=options,
+        preset=preset,
+        trainer=trainer,
+        file=file,
+        resume=resume,
+        resume_schedule=resume_schedule,
+        stop_at=stop_at,
+        stop_at_score=stop_at_score,
+        loggers=loggers or {},
+        observers=observers,
+    )
     with console or Reporter() as reporter, _Command(env, request, reporter, _NOT_EVALUATED) as command:
         command.train()
         command.evaluate()
@@ -193,9 +229,13 @@ class _Command:
 
     def _open(self) -> Session:
         """Decide, build the trainer, and make or open the run directory; what fails before that leaves no trace."""
-        request, directory, loaded = self._request, None, None
+        request, directory, loaded, lasting = self._request, None, None, None
+        observers = [observer_of(observer) for observer in request.observers]
+        params: Mapping[str, Any] = {}
         if request.resume is not None:
-            prepared, directory = self._resume(request.resume)
+            prepared, directory, lasting = self._resume(request.resume)
+        elif request.resume_schedule != "refuse":
+            raise OptionError(f"`--resume-schedule {request.resume_schedule}` goes with `--resume`")
         else:
             prepared = prepare(
                 self._env,
@@ -214,7 +254,7 @@ class _Command:
                 directory.acquire()
             else:
                 directory.acquire()  # after the workers are there, which would keep it
-                loaded = self._load(trainer, directory)
+                loaded, params = self._load(trainer, directory, lasting)
             return Session(
                 prepared,
                 directory,
@@ -222,7 +262,9 @@ class _Command:
                 self._reporter,
                 limits=Limits(request.stop_at, request.stop_at_score),
                 loggers=request.loggers,
+                observers=observers,
                 loaded=loaded,
+                params=params,
             )
         except BaseException:
             if directory is not None:
@@ -230,7 +272,8 @@ class _Command:
             trainer.close()
             raise
 
-    def _resume(self, ref: str) -> tuple[Prepared, RunDirectory]:
+    def _resume(self, ref: str) -> tuple[Prepared, RunDirectory, Config | None]:
+        """Return the job, the directory, and the configuration that the run is to have for good, if it changes."""
         request = self._request
         options = request.options
         options = dict(options) if isinstance(options, Mapping) else option_grammar.parse(options)
@@ -238,22 +281,22 @@ class _Command:
             msg = "a resumed run has its own configuration: no edits, --config, --preset or --trainer"
             raise OptionError(msg, hint="leave them out, or start a new run")
         directory = find_run(ref, self._env, options.get("runs_dir"))
-        return prepare_saved(self._env, resumed_config(self._env, directory.config, options)), directory
+        resumed = resumed_config(self._env, directory.config, options, request.resume_schedule)
+        for text in resumed.warnings:
+            self._reporter.warn(text)
+        return prepare_saved(self._env, resumed.config), directory, resumed.lasting
 
-    def _load(self, trainer: Trainer, directory: RunDirectory) -> Path:
-        """Make ``trainer`` go on from the last checkpoint of a run; the rows after it will be written again."""
-        checkpoint = directory.latest_checkpoint()
-        if not trainer.load(checkpoint):
-            self._reporter.warn(
-                "the environments can't be restored and begin anew: the run goes on, but not bit for bit"
-            )
+    def _load(self, trainer: Trainer, directory: RunDirectory, lasting: Config | None) -> tuple[Path, dict[str, Any]]:
+        """Make ``trainer`` go on from a checkpoint of a run; the rows after it will be written again."""
+        checkpoint, params = load_checkpoint(trainer, directory, self._reporter)
         limit = self._request.stop_at
         if limit is not None and limit <= trainer.global_step:
             msg = f"--train.stop-at {limit} is behind the run, which is at step {trainer.global_step}"
             raise OptionError(msg, hint="give a later step, or leave it out")
-        directory.rewind(trainer.global_step)
-        self._reporter.say(f"resuming {directory.path} at step {trainer.global_step:,}")
-        return checkpoint
+        if lasting is not None:
+            directory.write_config(lasting)
+        settle(trainer, directory, checkpoint, self._reporter)
+        return checkpoint, params
 
     def _explain(self, prepared: Prepared) -> None:
         """Say what was chosen, and why."""

@@ -73,7 +73,7 @@ def prepare_saved(env: str | EnvSpec, config: Config) -> Prepared:
     """Return what `prepare` returned for a run, from its saved configuration."""
     spec, name = locate(env)
     job = describe_job(spec, name, config)
-    return _planned(job, choose_trainer(job, config.base.trainer)[0], ())
+    return _planned(job, choose_trainer(job, config.base.trainer)[0], (), is_resumed=True)
 
 
 def locate(env: str | EnvSpec) -> tuple[EnvSpec, str]:
@@ -100,8 +100,8 @@ def named(env: EnvLike) -> str | EnvSpec:
     raise OptionError(msg, hint="define it at the top level of a file, or give the name of an installed environment")
 
 
-def _planned(job: Job, trainer: TrainerSpec, notes: tuple[str, ...]) -> Prepared:
-    counts = plan(job.config, job.agents_per_env, is_native=job.table is not None)
+def _planned(job: Job, trainer: TrainerSpec, notes: tuple[str, ...], *, is_resumed: bool = False) -> Prepared:
+    counts = plan(job.config, job.agents_per_env, is_native=job.table is not None, is_resumed=is_resumed)
     job = replace(job, config=counts.apply(job.config))
     return Prepared(job, counts, trainer, (*notes, *counts.notes))
 

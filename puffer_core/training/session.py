@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from puffer_core import plugins
+from puffer_core import plugins, run_upkeep
 from puffer_core.console import Reporter, Snapshot
 from puffer_core.errors import EnvError, RunError
 from puffer_core.isolation import Observer, describe
@@ -18,6 +18,7 @@ from puffer_core.runs import RunDirectory
 from puffer_core.training.job import Prepared
 from puffer_core.training.meter import Meter, ScoreWindow
 from puffer_core.training.observers import Run
+from puffer_core.training.resume import write_params
 from puffer_core.training.signals import StopSignals
 from puffer_core.training.trainer import Trainer
 
@@ -45,7 +46,9 @@ class Session:
         reporter: What a person sees.
         limits: Ends before the plan's.
         loggers: Besides ``metrics.jsonl`` and those that the configuration names.
+        observers: Besides those of plugins.
         loaded: The checkpoint that the trainer goes on from.
+        params: Of environments, that observers had set by then.
         clock: Seconds; replaced in tests.
     """
 
@@ -58,7 +61,9 @@ class Session:
         *,
         limits: Limits = Limits(),
         loggers: Mapping[str, Logger] | None = None,
+        observers: Sequence[Observer] = (),
         loaded: Path | None = None,
+        params: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.prepared, self.directory, self.trainer, self.reporter = prepared, directory, trainer, reporter
@@ -66,9 +71,11 @@ class Session:
         self.status = self.outcome = "starting"
         self.score_reached: tuple[int, float] | None = None
         self.saved = None if loaded is None else (trainer.global_step, loaded)
-        self.run = Run(trainer, prepared.job.config, directory.path, lambda: self.save("asked for by an observer"))
+        self.run = Run(
+            trainer, prepared.job.config, directory.path, lambda: self.save("asked for by an observer"), params or {}
+        )
         self._loggers = Loggers({**make_loggers(self.run, self.warn), **(loggers or {})}, self.warn)
-        self._observers: Sequence[Observer] = plugins.manager().observers()
+        self._observers: Sequence[Observer] = [*plugins.manager().observers(), *observers]
         self._clock = clock
         self._first_step = trainer.global_step
         self._seconds_before = _seconds_at(directory, trainer.global_step)
@@ -161,10 +168,15 @@ class Session:
         try:
             with self.directory.saving(step) as folder:
                 self.trainer.save(folder)
+                write_params(folder, self.run.env.values)
         finally:
             self._saved_at = self._clock()
         self.saved = (step, self.directory.checkpoint_dir(step))
         self.event("checkpoint", step=step, reason=reason)
+        try:
+            run_upkeep.prune(self.directory, self.prepared.job.config.base.keep_checkpoints)
+        except OSError as error:
+            self.warn(f"a checkpoint that is not to be kept can't be deleted: {error}")
         return self.saved[1]
 
     def warn(self, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,8 +44,8 @@ class Trainer(Protocol):
     def save(self, path: Path) -> None:
         """Write a checkpoint into the folder ``path``, all or nothing."""
 
-    def load(self, path: Path) -> bool:
-        """Go on from a checkpoint; return whether the environments go on, too, or have to begin anew."""
+    def load(self, path: Path) -> Sequence[str]:
+        """Go on from a checkpoint; return what could not be restored, each with what happens instead."""
 
     def close(self) -> None:
         """Close the environments."""

@@ -36,7 +36,7 @@ with make(Guess, num_envs=4) as envs:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(ready)
-        print(trainer.load(directory.latest_checkpoint()), flush=True)
+        print(trainer.load(directory.latest_checkpoint()) == (), flush=True)
 """
 
 

@@ -312,7 +312,7 @@ def test_observer_that_raises_is_reported_once_and_detached_from_the_run(site: S
         *("other started", "toy started", "other epoch", "toy epoch"),
         *("other epoch", "other finished"),
     ]
-    assert [observer.plugin.name for observer in found.observers()] == ["other", "toy"]
+    assert [observer.label.split()[1] for observer in found.observers()] == ["other", "toy"]
 
 
 def test_observer_warning_names_the_line(site: Site) -> None:

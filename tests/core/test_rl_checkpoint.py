@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from puffer_core.policies import make_policy
 from puffer_core.rl import checkpoint
 from puffer_core.rl.agent import load
 from puffer_core.rl.checkpoint import Checkpoint
+from puffer_core.rl.resume import ENVIRONMENTS
 from puffer_core.rl.streams import derive, environment_seed
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.vector import make
@@ -60,7 +63,7 @@ def test_resumed_run_equals_the_uninterrupted_one(open_: Any, optimizer: str, tm
     first.save(tmp_path / "checkpoint")
     first.close()
     second = make_trainer(open_(), **options)
-    assert second.load(tmp_path / "checkpoint") is True
+    assert second.load(tmp_path / "checkpoint") == ()
     assert (second.epoch, second.global_step, second.gradient_steps) == (10, first.global_step, first.gradient_steps)
     rest = [second.mean_and_log(), *run(second, 10)]
     assert timeless(rest[1:]) == timeless(expected[10:])
@@ -102,7 +105,7 @@ def test_environments_that_cannot_be_saved_begin_anew_and_say_so(tmp_path: Path)
     first, second = make_trainer(guessing(Forgetful)), make_trainer(guessing(Forgetful))
     run(first, 3)
     first.save(tmp_path / "c")
-    assert second.load(tmp_path / "c") is False
+    assert second.load(tmp_path / "c") == (ENVIRONMENTS,)
     assert second.epoch == 3
     assert not torch.equal(second.rollout.carry()["observations"], first.rollout.carry()["observations"])
     run(second, 1)
@@ -121,7 +124,7 @@ def test_seeds_of_environments_fit_old_generators(tmp_path: Path) -> None:
     first, second = (make_trainer(guessing(OldSeeding), seed=2**62 + 1) for _ in range(2))
     run(first, 1)
     first.save(tmp_path / "c")
-    assert second.load(tmp_path / "c") is False
+    assert second.load(tmp_path / "c") == (ENVIRONMENTS,)
     seeds = {environment_seed(derive(seed, "restart", epoch)) for seed in range(20) for epoch in range(20)}
     assert len(seeds) == 400
     assert max(seeds) < 2**31
@@ -131,7 +134,7 @@ def test_seeds_of_environments_fit_old_generators(tmp_path: Path) -> None:
 def test_checkpoint_before_the_first_rollout_is_a_start(tmp_path: Path) -> None:
     first, second = make_trainer(guessing()), make_trainer(guessing())
     first.save(tmp_path / "c")
-    assert second.load(tmp_path / "c") is True
+    assert second.load(tmp_path / "c") == ()
     assert timeless(run(second, 2)) == timeless(run(first, 2))
 
 
@@ -224,9 +227,17 @@ def test_a_state_that_can_not_be_is_refused(changes: dict[str, Any], message: st
         trainer.load(tmp_path / "c")
 
 
+def seal(path: Path) -> None:
+    """Write the checksums of what is there, as if it had been saved so."""
+    names = ("model.safetensors", "arrays.safetensors")
+    sums = {name: hashlib.sha256((path / name).read_bytes()).hexdigest() for name in names}
+    edit(path, lambda state: state.update(sha256=sums))
+
+
 def lose(path: Path, name: str) -> None:
     arrays = load_file(path / "arrays.safetensors")
     save_file({key: array for key, array in arrays.items() if key != name}, path / "arrays.safetensors")
+    seal(path)
 
 
 @pytest.mark.parametrize(
@@ -257,15 +268,49 @@ def test_options_that_the_policy_does_not_have_are_refused(tmp_path: Path) -> No
         load(tmp_path / "c")
 
 
-def test_pickles_and_other_formats_are_refused(tmp_path: Path) -> None:
+def test_pickles_are_refused(tmp_path: Path) -> None:
     trainer = saved(tmp_path / "c")
-    state = json.loads((tmp_path / "c" / "state.json").read_text())
-    (tmp_path / "c" / "state.json").write_text(json.dumps({**state, "format": 99}))
-    with pytest.raises(RunError, match="format 99"):
-        trainer.load(tmp_path / "c")
     torch.save({"x": torch.zeros(1)}, tmp_path / "c" / "model.safetensors")
+    seal(tmp_path / "c")
     with pytest.raises(RunError, match="is damaged"):
         trainer.load(tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("number", "message", "hint"),
+    [(99, "has format 99, this version reads up to 2", "upgrade"), (None, "`format` in", None), ("2", "is '2'", None)],
+)
+def test_other_formats_are_refused(number: Any, message: str, hint: str | None, tmp_path: Path) -> None:
+    trainer = saved(tmp_path / "c")
+    edit(tmp_path / "c", lambda state: state.update(format=number))
+    with pytest.raises(RunError, match=message) as caught:
+        trainer.load(tmp_path / "c")
+    assert hint is None or hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "arrays.safetensors"])
+def test_a_changed_bit_is_found_and_the_checkpoint_before_is_named(name: str, tmp_path: Path) -> None:
+    for step in ("100", "200", "300"):
+        trainer = saved(tmp_path / step)
+    data = bytearray((tmp_path / "200" / name).read_bytes())
+    data[-5] ^= 1
+    (tmp_path / "200" / name).write_bytes(data)
+    for reader in (trainer.load, load):
+        with pytest.raises(RunError, match=f"200 is damaged: {name} does not have the checksum") as caught:
+            reader(tmp_path / "200")
+        assert f"--resume {tmp_path / '100'} " in str(caught.value.hint)
+
+
+def test_a_policy_and_an_environment_that_draw_from_global_generators_go_on(tmp_path: Path) -> None:
+    def drawn() -> list[float]:
+        return [float(torch.rand(1)), float(np.random.normal()), random.gauss(0, 1)]  # noqa: NPY002
+
+    np.random.normal(), random.gauss(0, 1)  # noqa: NPY002, B018 (both keep the second of two numbers)
+    trainer = saved(tmp_path / "c")
+    expected = drawn()
+    drawn()
+    assert trainer.load(tmp_path / "c") == ()
+    assert drawn() == expected
 
 
 @pytest.mark.parametrize(
@@ -293,6 +338,7 @@ def test_extra_and_missing_weights_are_refused(tmp_path: Path) -> None:
     trainer = saved(tmp_path / "c")
     model = load_file(tmp_path / "c" / "model.safetensors")
     save_file({**model, "extra.weight": torch.zeros(2)}, tmp_path / "c" / "model.safetensors")
+    seal(tmp_path / "c")
     with pytest.raises(RunError, match=r"`extra\.weight` is \(2,\) there, missing here"):
         trainer.load(tmp_path / "c")
 
@@ -345,7 +391,7 @@ def test_an_empty_folder_is_filled_and_left_to_whoever_made_it(tmp_path: Path, m
     monkeypatch.setattr("os.fsync", never)
     trainer = saved(tmp_path / "c")
     assert (tmp_path / "c").stat().st_ino == inode
-    assert trainer.load(tmp_path / "c") is True
+    assert trainer.load(tmp_path / "c") == ()
 
 
 def test_saving_again_replaces_the_checkpoint_and_stale_leftovers(tmp_path: Path) -> None:
