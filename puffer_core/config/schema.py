@@ -87,8 +87,8 @@ class PolicyConfig:
 
     name: str = "auto"
     """Name of the encoder; ``auto`` is ``mlp`` for rows of numbers, ``multi-input`` for nested observations."""
-    core: Literal["none", "mingru"] = "mingru"
-    """What follows the encoder: ``none`` is feed-forward layers, ``mingru`` a recurrent core with highway."""
+    core: Literal["none", "mingru", "lstm"] = "mingru"
+    """What follows the encoder: feed-forward layers, or a recurrent core: ``mingru`` with highway, or ``lstm``."""
     hidden_size: Annotated[int, Range(1, 65536)] = 128
     """Width of the trunk."""
     num_layers: Annotated[int, Range(1, 64)] = 2
@@ -96,7 +96,7 @@ class PolicyConfig:
     activation: Literal["tanh", "gelu"] = "gelu"
     """Activation of the encoder and of feed-forward layers; the recurrent core has its own."""
     bias: bool = True
-    """Give encoder and decoder a bias, zero at the start; off is the published form of ``mingru``."""
+    """Give encoder, decoder and ``lstm`` a bias, zero at the start; off is the published form of ``mingru``."""
     normalize_observations: bool = False
     """Give each number of an observation mean 0 and variance 1, as far as the run has seen it; floats only."""
 

@@ -8,10 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-
-def uniform(rows: int, columns: int, bound: float, generator: torch.Generator) -> nn.Parameter:
-    """Return a (rows, columns) parameter drawn from U(-bound, bound)."""
-    return nn.Parameter(torch.empty(rows, columns).uniform_(-bound, bound, generator=generator))
+from puffer_core.policies.init import uniform
 
 
 class MLPEncoder(nn.Module):

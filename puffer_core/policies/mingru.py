@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from puffer_core.policies.encoders import uniform
+from puffer_core.policies.init import uniform
 from puffer_core.policies.scan import Recurrence
 
 

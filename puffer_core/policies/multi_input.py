@@ -11,7 +11,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from puffer_core.emulation.spaces import FlatBox, Leaf
-from puffer_core.policies.encoders import MLPEncoder, uniform
+from puffer_core.policies.encoders import MLPEncoder
+from puffer_core.policies.init import uniform
 from puffer_core.policies.nativize import Nativizer
 
 MOST_ONE_HOT = 1024

@@ -3,7 +3,7 @@
 Tensor names, shared with the native trainer's checkpoints: ``encoder.weight`` (D, O), ``layers.{l}.weight``,
 ``decoder.weight`` (A + 1, D) whose last row is the value, ``decoder.logstd`` (1, K) for K continuous columns of an
 action, and biases; where observations are normalised, ``normalizer.mean``, ``.var`` and ``.count``. Sizes: D width of
-the trunk, O flat observation, A logits, L layers.
+the trunk, O flat observation, A logits, L layers, W width of the state: D for MinGRU, 2D for LSTM.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from puffer_core.config.schema import PolicyConfig
 from puffer_core.plugins import manager, resolve
 from puffer_core.policies.actions import ActionLayout
 from puffer_core.policies.choice import choose_encoder
-from puffer_core.policies.encoders import uniform
+from puffer_core.policies.init import uniform
+from puffer_core.policies.lstm import LSTMLayer
 from puffer_core.policies.mingru import MinGRULayer
 from puffer_core.policies.normalizer import Normalizer, make_normalizer
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": nn.functional.gelu}
+STATE_WIDTHS = {"mingru": 1, "lstm": 2}
+"""Widths of the trunk that the state of one layer takes, for each recurrent core."""
 
 
 class Policy(nn.Module):
@@ -48,14 +51,12 @@ class Policy(nn.Module):
         super().__init__()
         self.layout = layout
         self.width = config.hidden_size
-        self.is_recurrent = config.core == "mingru"
+        self.core = config.core
+        self.is_recurrent = self.core in STATE_WIDTHS
         self.activation = ACTIVATIONS[config.activation]
         self.normalizer = normalizer
         self.encoder = encoder
-        if self.is_recurrent:
-            self.layers = nn.ModuleList(MinGRULayer(self.width, generator) for _ in range(config.num_layers))
-        else:
-            self.layers = nn.ModuleList(Linear(self.width, config.bias, generator) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(_layer(config, generator) for _ in range(config.num_layers))
         self.decoder = Decoder(self.width, layout, config.bias, generator)
 
     @property
@@ -64,8 +65,9 @@ class Policy(nn.Module):
         return self.decoder.logstd
 
     def initial_state(self, rows: int) -> Tensor:
-        """Return the (L, rows, D) state before the first observation; L is 0 without a recurrent core."""
-        return self.decoder.weight.new_zeros(len(self.layers) if self.is_recurrent else 0, rows, self.width)
+        """Return the (L, rows, W) state before the first observation; L is 0 without a recurrent core."""
+        layers = len(self.layers) if self.is_recurrent else 0
+        return self.decoder.weight.new_zeros(layers, rows, STATE_WIDTHS.get(self.core, 1) * self.width)
 
     def forward_eval(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return (logits (n, A), values (n,), new state) for one observation of each row; ``state`` stays as it is."""
@@ -83,7 +85,7 @@ class Policy(nn.Module):
 
         Args:
             observations: (H, S, *shape).
-            state: (L, S, D), the state that entered the first step.
+            state: (L, S, W), the state that entered the first step.
             resets: (H, S) bool, the state was zeroed before that step; row 0 is in ``state`` already.
         """
         horizon, segments = observations.shape[:2]
@@ -105,6 +107,14 @@ class Policy(nn.Module):
         for layer in self.layers:
             x = self.activation(layer(x))
         return x
+
+
+def _layer(config: PolicyConfig, generator: torch.Generator) -> nn.Module:
+    """Return one layer of the core that ``config`` names."""
+    if config.core == "mingru":
+        return MinGRULayer(config.hidden_size, generator)
+    kind = LSTMLayer if config.core == "lstm" else Linear
+    return kind(config.hidden_size, config.bias, generator)
 
 
 class Linear(nn.Module):

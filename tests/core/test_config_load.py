@@ -244,7 +244,7 @@ def test_load_refuses_unknown_options_and_names_the_closest(
             ["--vec.num-workers", "0"],
             r"`vec.num_workers` = `0` is out of range: it must be a whole number >= 1 or `auto`",
         ),
-        (["--policy.core", "lstmm"], r"`policy.core` = `lstmm` is not `none` or `mingru`"),
+        (["--policy.core", "lstmm"], r"`policy.core` = `lstmm` is not `none`, `mingru` or `lstm`; did you mean `lstm`\?"),
         (["--env.size", "2"], r"`env.size` = `2` is out of range: it must be a whole number >= 3 and <= 99"),
         (["--env.mode", "hrad"], r"`env.mode` = `hrad` is not `easy` or `hard`; did you mean `hard`\?"),
         (["--env.is-slippery=2"], r"`env.is_slippery` = `2` is not a boolean"),
