@@ -1,4 +1,8 @@
-"""Pipes between a parent and a worker: one byte says what happened, an object follows where there is more to say."""
+"""What a parent and a worker say to each other: words in shared memory, and pipes for who sleeps and for objects.
+
+A step and its end are said by a word alone. Its reader looks at it again and again for a while; then it says that it
+sleeps, and is woken by a byte in a pipe. Whatever has more to it is announced by the word, too, and follows in a pipe.
+"""
 
 from __future__ import annotations
 
@@ -6,51 +10,122 @@ import os
 import pickle
 import select
 import struct
+import threading
 import time
 from typing import Any
 
-STEP, RESET, CALL = b"s", b"r", b"c"
-"""To a worker: step with the actions in memory; reset, a seed follows; call a method, name and arguments follow."""
-DONE, INFOS, VALUE, FAILED = b"d", b"i", b"v", b"f"
-"""From a worker: a step or reset is done, without infos or followed by them; what a call returned; a `Fault`."""
+import numpy as np
+
+from puffer_core.env import Layout
+from puffer_core.vector.shared import map_arrays
+
+STEP = DONE = b"."
+"""To a worker: step with the actions in memory. From it: a step or reset is done, without infos."""
+RESET, CALL = b"r", b"c"
+"""To a worker: reset, a seed follows; call a method, name and arguments follow."""
+INFOS, VALUE, FAILED = b"i", b"v", b"f"
+"""From a worker: a step or reset is done, infos follow; what a call returned; a `Fault`."""
 GONE = b""
 """Read where the other end is closed: its process has ended."""
 
+WORDS = "words"
+"""Name of the words in the layout of the memory, at its start."""
 SPIN_S = 100e-6
 """How long to look again and again before sleeping: longer than the others of a batch need to finish, as a rule."""
 _LENGTH = struct.Struct("<Q")
+_LINE = 8
+"""Words of a cache line; each process writes into one of its own."""
+_SLEEPS = 1
+"""In a line, 0 is the word itself, and this says whether its writer sleeps."""
+
+
+def words_layout(num_workers: int) -> Layout:
+    """Return the array of the words of so many workers, which comes first in the memory."""
+    return {WORDS: ((num_workers, 2 * _LINE), np.int64)}
 
 
 class Link:
-    """One end of two pipes.
+    """One end of two pipes and two words.
+
+    A word is twice the number of things said, and one more where the pipe holds the last of them.
 
     Args:
         reader: Descriptor to read from.
         writer: Descriptor to write to.
+        region: Descriptor of the shared memory.
+        number: Of the worker.
+        is_parent: Whether this is the end of the parent.
     """
 
-    def __init__(self, reader: int, writer: int) -> None:
+    def __init__(self, reader: int, writer: int, region: int, number: int, is_parent: bool) -> None:
         self.reader, self.writer = reader, writer
+        self._words = map_arrays(region, words_layout(number + 1))[WORDS][number].data
+        self._own, self._other = (0, _LINE) if is_parent else (_LINE, 0)
+        self._said = self._heard = 0
+        self._lock = threading.Lock()
+        self.is_asked = is_parent
 
-    def put(self, code: bytes) -> None:
-        """Send a code that nothing follows."""
-        os.write(self.writer, code)
+    @property
+    def is_told(self) -> bool:
+        """Whether there is something to `take`."""
+        return bool(self._words[self._other] != self._heard)
+
+    # -- saying -------------------------------------------------------------------------------------------------------
+
+    def put(self) -> None:
+        """Say `STEP` or `DONE`."""
+        self.is_asked = True
+        self._said += 2
+        self._fence()
+        self._words[self._own] = self._said
+        self._fence()
+        if self._words[self._other + _SLEEPS]:
+            os.write(self.writer, STEP)
 
     def put_object(self, code: bytes, value: object) -> None:
-        """Send a code and an object."""
+        """Say something else, with an object."""
         try:
             blob = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError):
             import cloudpickle
 
             blob = cloudpickle.dumps(value)
+        self.is_asked = True
+        self._said += 2
+        self._fence()
+        self._words[self._own] = self._said + 1
         left = memoryview(code + _LENGTH.pack(len(blob)) + blob)
         while left:
             left = left[os.write(self.writer, left) :]
 
-    def get(self) -> bytes:
-        """Wait for a code and return it; `GONE` where none will come."""
-        return os.read(self.reader, 1)
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    def get(self, spin_s: float) -> bytes:
+        """Wait for something to be said and return its code; `GONE` where nothing will be.
+
+        Args:
+            spin_s: How long to look again and again, giving way to others in between, before sleeping.
+        """
+        if spin_s:
+            words, other, heard = self._words, self._other, self._heard
+            end = time.perf_counter() + spin_s
+            while words[other] == heard and time.perf_counter() < end:
+                os.sched_yield()
+        if not self.is_told and (code := self._sleep()) != STEP:
+            self._heard = self._words[self._other]
+            return code
+        return self.take()
+
+    def take(self) -> bytes:
+        """Return the code of what was said, which is there; `GONE` if the other end died while it spoke."""
+        self.is_asked = False
+        self._heard = self._words[self._other]
+        self._fence()
+        if not self._heard & 1:
+            return STEP
+        while (code := os.read(self.reader, 1)) == STEP:  # left by a wake-up that was not needed
+            pass
+        return code
 
     def get_object(self) -> Any:
         """Return the object that follows a code.
@@ -61,6 +136,38 @@ class Link:
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         return pickle.loads(self._read(length))
 
+    # -- sleeping -----------------------------------------------------------------------------------------------------
+
+    def ask_to_wake(self, wanted: bool) -> None:
+        """Ask for a byte in the pipe with whatever is said from now on, or ask for none; then look at `is_told`."""
+        self._words[self._own + _SLEEPS] = wanted
+        self._fence()
+
+    def woken(self) -> bool:
+        """Take the byte that came as a wake-up, after the reader was seen to be ready; False where the pipe ended."""
+        return (self.is_told and bool(self._words[self._other] & 1)) or os.read(self.reader, 1) != GONE
+
+    def _sleep(self) -> bytes:
+        """Wait for a word; return `STEP`, or the code that was read from the pipe."""
+        self.ask_to_wake(True)
+        code = STEP
+        while not self.is_told and code == STEP:
+            code = os.read(self.reader, 1)
+        self.ask_to_wake(False)
+        return code
+
+    def _fence(self) -> None:
+        """Let no access of memory pass another across this line.
+
+        What follows the taking of a lock stays behind it, and what precedes the giving back stays before it; two in a
+        row keep both apart.
+        """
+        lock = self._lock
+        lock.acquire()
+        lock.release()
+        lock.acquire()
+        lock.release()
+
     def _read(self, length: int) -> bytes:
         parts = []
         while length:
@@ -70,16 +177,6 @@ class Link:
             parts.append(part)
             length -= len(part)
         return b"".join(parts)
-
-
-def spin(poll: select.poll, seconds: float) -> bool:
-    """Look for up to so many seconds whether something can be read, giving way to others in between."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        if poll.poll(0):
-            return True
-        os.sched_yield()
-    return False
 
 
 def is_readable(fd: int) -> bool:

@@ -16,7 +16,7 @@ from puffer_core.errors import PufferError, WorkerError
 from puffer_core.vector.base import CLOSED, Infos
 from puffer_core.vector.blocks import Block
 from puffer_core.vector.faults import death, hang, slow_start
-from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, SPIN_S, STEP
+from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, SPIN_S, WORDS, words_layout
 from puffer_core.vector.logs import LogSums
 from puffer_core.vector.native import cores
 from puffer_core.vector.processes import FAULT_GRACE_S, EndedError, Processes
@@ -100,11 +100,11 @@ class Multiprocessing(WorkerVector):
         batch = self._divide(num_envs, num_workers, batch_size, zero_copy, sync_traj, cores())
         self._debug = os.environ.get("PUFFER_DEBUG") == "1" if debug is None else debug
         self._declare(Rows.of_source(sources[0]))
-        self._layout = self.rows.layout(num_envs)
+        self._layout = {**words_layout(self.num_workers), **self.rows.layout(num_envs)}
         self._infos: dict[int, Infos] = {}
         self._deadlines: dict[int, float] = {}
         self._is_open = False
-        self._processes = Processes(start_method, SPIN_S if self.num_workers < cores() else 0.0)
+        self._processes = Processes(start_method, cores())
         # Runs when this object is collected or the interpreter ends, before that would wait for the workers.
         self._finalizer = util.Finalize(self, self._processes.stop, exitpriority=100)
         self._start(sources, num_threads, seed, first_index)
@@ -126,6 +126,7 @@ class Multiprocessing(WorkerVector):
         region = open_region(self._layout, self.name)
         try:
             self._arrays = map_arrays(region, self._layout)
+            del self._arrays[WORDS]
             copies = self._debug or self._blocks.mode == "asynchronous"
             self._windows = Windows(self._arrays, self._rows_per_worker, copies)
             for number in range(self.num_workers):
@@ -162,16 +163,13 @@ class Multiprocessing(WorkerVector):
         self._infos.clear()
         self._blocks.restart()
         for number in range(self.num_workers):
-            self._tell(number, RESET, seed)
+            self._ask(number, RESET, seed)
+            self._set_deadline(number)
 
     def _recv(self) -> None:
         blocks = self._blocks
-        if blocks.is_in_order:
-            # One after the other: who is done before the one waited for does not wake this process.
-            for number in blocks.wanted:
-                self._await(number)
         while (block := blocks.take()) is None:
-            for number in self._listen():
+            for number in self._listen(blocks.wanted, blocks.missing):
                 self._read_reply(number)
         if self._blocks.mode != "full" or self._debug:
             self._bind(block)
@@ -207,40 +205,47 @@ class Multiprocessing(WorkerVector):
 
     def _step(self, block: Block) -> None:
         for number in block:
-            self._tell(number, STEP)
+            try:
+                self._processes.links[number].put()
+            except BrokenPipeError:
+                self._raise_dead(number)
+        if self._timeout is not None:
+            for number in block:
+                self._set_deadline(number)
 
     # -- words to workers, and from them ------------------------------------------------------------------------------
 
-    def _tell(self, number: int, code: bytes, *value: Any) -> None:
-        """Set a worker to work; a seed goes with a reset."""
-        link = self._processes.links[number]
+    def _ask(self, number: int, code: bytes, value: Any) -> None:
+        """Tell a worker what else than a step to do."""
         try:
-            if code == RESET:
-                link.put_object(code, *value)
-            else:
-                link.put(code)
+            self._processes.links[number].put_object(code, value)
         except BrokenPipeError:
             self._raise_dead(number)
+
+    def _set_deadline(self, number: int) -> None:
         if self._timeout is not None:
             self._deadlines[number] = time.monotonic() + self._timeout
 
     def _await(self, number: int) -> None:
         """Wait until one worker is done."""
-        while number not in (heard := self._listen(number)):
-            for other in heard:
-                self._read_reply(other)
+        self._await_word(number)
         self._read_reply(number)
 
-    def _listen(self, number: int | None = None) -> list[int]:
-        """Wait for a word from one worker, or from any; return those that have something to say."""
+    def _await_word(self, number: int) -> None:
+        """Wait until one worker has something to say; take what others say meanwhile."""
+        while number not in (heard := self._listen((number,), 1)):
+            for other in heard:
+                self._read_reply(other)
+
+    def _listen(self, wanted: Block, missing: int) -> Sequence[int]:
+        """Wait for words from workers, of whom some are needed; return those that have something to say."""
         timeout_s = None
         if self._deadlines:
-            waited_for = self._blocks.wanted if number is None else (number,)
-            late = min(waited_for, key=lambda worker: self._deadlines.get(worker, np.inf))
+            late = min(wanted, key=lambda worker: self._deadlines.get(worker, np.inf))
             if late in self._deadlines:
                 timeout_s = self._deadlines[late] - time.monotonic()
         try:
-            heard = self._processes.wait(number, timeout_s)
+            heard = self._processes.wait(wanted, missing, timeout_s)
         except EndedError as gone:
             self._raise_dead(gone.number)
         if not heard:
@@ -251,7 +256,7 @@ class Multiprocessing(WorkerVector):
     def _read_reply(self, number: int) -> None:
         """Take what a worker says after a step or a reset."""
         link = self._processes.links[number]
-        code = link.get()
+        code = link.take()
         if code == INFOS:
             self._infos[number] = self._object(number)
         elif code == FAILED:
@@ -269,19 +274,13 @@ class Multiprocessing(WorkerVector):
         if number in self._blocks.working:
             self._await(number)
         self._deadlines.pop(number, None)
-        try:
-            self._processes.links[number].put_object(CALL, (name, args, kwargs))
-        except BrokenPipeError:
-            self._raise_dead(number)
+        self._ask(number, CALL, (name, args, kwargs))
         return self._value(number)
 
     def _value(self, number: int) -> Any:
         """Wait for what a call returned, or raise what it raised."""
-        while number not in (heard := self._listen(number)):
-            for other in heard:
-                self._read_reply(other)
-        link = self._processes.links[number]
-        code = link.get()
+        self._await_word(number)
+        code = self._processes.links[number].take()
         if code == GONE:
             self._raise_dead(number)
         if code == FAILED:

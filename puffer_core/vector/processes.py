@@ -19,7 +19,7 @@ from typing import Any
 
 from puffer_core.errors import OptionError
 from puffer_core.vector import worker
-from puffer_core.vector.links import Link, is_readable, spin
+from puffer_core.vector.links import SPIN_S, Link
 from puffer_core.vector.pickling import pickled
 from puffer_core.vector.threads import one_thread_environment, one_thread_libraries
 from puffer_core.vector.worker import Task
@@ -48,7 +48,7 @@ class Processes:
 
     Args:
         method: As for `Multiprocessing`.
-        spin_s: How long `wait` looks again and again before it sleeps.
+        num_cores: Of this machine, for this process.
 
     Attributes:
         method: How the processes are started: ``fork``, ``spawn`` or ``forkserver``.
@@ -56,16 +56,16 @@ class Processes:
         pids: Of each worker.
     """
 
-    def __init__(self, method: str, spin_s: float) -> None:
+    def __init__(self, method: str, num_cores: int) -> None:
         self.method = start_method(method)
         self.links: list[Link] = []
         self.pids: list[int] = []
-        self._spin_s = spin_s
+        self._num_cores = num_cores
         self._processes: list[BaseProcess] = []
         self._lifelines: list[int] = []
         self._ends: dict[int, int] = {}
-        self._polls: dict[int | None, select.poll] = {}
         self._numbers: dict[int, int] = {}
+        self._polls: dict[int | None, select.poll] = {}
         self._is_stopped = False
         if self.method == "forkserver":
             _use_server()
@@ -89,7 +89,7 @@ class Processes:
             mine, theirs = _pipes()
             stack.callback(_close_all, theirs)
             worker.parents_ends.update(mine)
-            self.links.append(Link(mine[0], mine[1]))
+            self.links.append(Link(mine[0], mine[1], region, task.number, is_parent=True))
             self._lifelines.append(mine[2])
             passed: Sequence[Any] = [*theirs, region]
             if self.method != "fork":
@@ -101,7 +101,7 @@ class Processes:
             else:
                 stack.enter_context(one_thread_libraries())
             process = context.Process(
-                target=worker.main, args=(sent, passed), name=f"puffer-worker-{task.number}", daemon=False
+                target=worker.main, args=(sent, task.number, passed), name=f"puffer-worker-{task.number}", daemon=False
             )
             stack.enter_context(_signals_blocked())
             stack.enter_context(warnings.catch_warnings())
@@ -113,33 +113,77 @@ class Processes:
             self.pids.append(process.pid)
             end = _end_of(process)
             worker.parents_ends.add(end)
-            self._ends[end] = task.number
+            self._ends[end] = self._numbers[end] = task.number
+            self._numbers[mine[0]] = task.number
             self._polls.clear()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, number: int | None = None, timeout_s: float | None = None) -> list[int]:
-        """Wait for a word from a worker; return those that have something to say.
+    def wait(self, wanted: Sequence[int], missing: int, timeout_s: float | None = None) -> Sequence[int]:
+        """Wait for a word from workers; return those that have something to say.
 
         A worker that was not asked for and has ended is in the answer if it left a word.
 
         Args:
-            number: The worker to wait for; None is any of them.
+            wanted: The workers to wait for.
+            missing: How many of them are needed; the answer may be fewer, or more.
             timeout_s: After which the answer is empty; None waits for ever.
 
         Raises:
             EndedError: If a worker, this one or another, has ended without one.
         """
+        if self._has_free_core():
+            self._spin(wanted, missing)
+        return self._told(wanted) or self._sleep(wanted, missing, timeout_s)
+
+    def _told(self, numbers: Sequence[int]) -> list[int]:
+        links = self.links
+        return [number for number in numbers if links[number].is_told]
+
+    def _has_free_core(self) -> bool:
+        """Return whether fewer workers are at work than there are cores, so that looking costs nobody anything."""
+        return sum(link.is_asked and not link.is_told for link in self.links) < self._num_cores
+
+    def _spin(self, wanted: Sequence[int], missing: int) -> None:
+        """Look for a while whether enough have a word, giving way to others in between."""
+        end = time.perf_counter() + SPIN_S
+        while len(self._told(wanted)) < missing and time.perf_counter() < end:
+            os.sched_yield()
+
+    def _sleep(self, wanted: Sequence[int], missing: int, timeout_s: float | None) -> list[int]:
+        """Sleep until somebody who is wanted, or anybody who has ended or failed, has a word.
+
+        Where all are needed, the first one is asked to wake this process, as others will be done as well by then; each
+        is asked where the first who is done leaves a core free, on which this process can look for the others.
+        """
+        is_each = missing < len(wanted) or len(wanted) == self._num_cores
+        links = [self.links[number] for number in (wanted if is_each else wanted[:1])]
+        for link in links:
+            link.ask_to_wake(True)
+        try:
+            return self._told(wanted) or self._hear(wanted[0] if len(wanted) == 1 else None, timeout_s)
+        finally:
+            for link in links:
+                link.ask_to_wake(False)
+
+    def _hear(self, number: int | None, timeout_s: float | None) -> list[int]:
+        """Return who has a word, once one worker, or any if that is None, has woken this process."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
         poll = self._polls.get(number) or self._poll_of(number)
-        if self._spin_s and spin(poll, self._spin_s):
-            timeout_s = 0.0
-        heard: dict[int, None] = {}
-        for fd, _ in poll.poll(None if timeout_s is None else max(0, timeout_s * 1000)):
-            if fd in self._ends and not is_readable(self.links[self._ends[fd]].reader):
+        while ready := poll.poll(None if end is None else max(0.0, end - time.monotonic()) * 1000):
+            heard: dict[int, None] = {}
+            for fd, _ in ready:
+                other = self._numbers[fd]
+                link = self.links[other]
+                has_ended = fd in self._ends or not link.woken()
                 # That one has ended may be told before its last word is read.
-                raise EndedError(self._ends[fd])
-            heard[self._numbers[fd]] = None
-        return list(heard)
+                if link.is_told:
+                    heard[other] = None
+                elif has_ended:
+                    raise EndedError(other)
+            if heard:
+                return list(heard)
+        return []
 
     def _poll_of(self, number: int | None) -> select.poll:
         """Return, kept for the next time, what polls the words of one worker or of all, and the ends of all."""
@@ -147,7 +191,6 @@ class Processes:
         links = self.links if number is None else [self.links[number]]
         for fd in (*self._ends, *(link.reader for link in links)):
             poll.register(fd, select.POLLIN)
-        self._numbers = {**self._ends, **{link.reader: i for i, link in enumerate(self.links)}}
         return poll
 
     def exit_code(self, number: int) -> int | None:

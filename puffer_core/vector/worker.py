@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import signal
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 from puffer_core.env import Array, Layout
 from puffer_core.vector.faults import Fault
 from puffer_core.vector.generators import seed_globals
-from puffer_core.vector.links import CALL, DONE, FAILED, GONE, INFOS, RESET, STEP, VALUE, Link, is_readable, spin
+from puffer_core.vector.links import CALL, FAILED, GONE, INFOS, RESET, STEP, VALUE, WORDS, Link, is_readable
 from puffer_core.vector.member import Member
 from puffer_core.vector.rows import Rows
 from puffer_core.vector.serial import Serial
@@ -53,21 +52,24 @@ class Task:
     spin_s: float
 
 
-def main(sent: Any, passed: Sequence[int]) -> None:
+def main(sent: Any, number: int, passed: Sequence[int]) -> None:
     """Be a worker until the parent closes its pipe or is gone.
 
     Args:
         sent: A `Task`, or one pickled by cloudpickle.
+        number: Of the worker.
         passed: Descriptors: of pipes to read, to write and to watch, and of the shared memory.
     """
     reader, writer, lifeline, region = passed
     _become_worker(lifeline)
-    link = Link(reader, writer)
+    link = Link(reader, writer, region, number, is_parent=False)
     vector: Serial | None = None
     try:
         task = _task(sent)
         seed_globals(task.seed, task.first_index)
-        vector = Share(task, map_arrays(region, task.layout))
+        arrays = map_arrays(region, task.layout)
+        del arrays[WORDS]
+        vector = Share(task, arrays)
         link.put_object(VALUE, vector.limits)
         _serve(link, vector, task.spin_s)
     except BrokenPipeError:
@@ -108,12 +110,8 @@ class Share(Serial):
 
 def _serve(link: Link, vector: Serial, spin_s: float) -> None:
     """Do what the parent says until its pipe ends."""
-    poll = select.poll()
-    poll.register(link.reader, select.POLLIN)
     while True:
-        if spin_s:
-            spin(poll, spin_s)
-        code = link.get()
+        code = link.get(spin_s)
         if code == STEP:
             vector.step(vector.actions)
         elif code == RESET:
@@ -126,7 +124,7 @@ def _serve(link: Link, vector: Serial, spin_s: float) -> None:
         if vector.infos:
             link.put_object(INFOS, vector.infos)
         else:
-            link.put(DONE)
+            link.put()
 
 
 def _answer(link: Link, vector: Serial) -> None:
