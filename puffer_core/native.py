@@ -206,11 +206,12 @@ class NativeEnv(PufferEnv):
         rows = {param.name: param for param in abi.params_of(self._table)}
         live = [name for name, param in rows.items() if param.live and self._table.set_params]
         for name in values:
+            hint = f"these can change while running: {', '.join(live) or 'none'}"
             if name not in rows:
-                raise OptionError(f"{self.name} has no parameter `{name}`", hint=did_you_mean(name, rows))
+                near = did_you_mean(name, live)
+                raise OptionError(f"{self.name} has no parameter `{name}`", hint=f"{near} {hint}" if near else hint)
             if name not in live:
-                msg = f"{self.name}: `{name}` can't change while running"
-                raise OptionError(msg, hint=f"these can: {', '.join(live) or 'none'}")
+                raise OptionError(f"{self.name}: `{name}` can't change while running", hint=hint)
         self.params = abi.validate(self._table, {**self.params, **values})
         packed = abi.pack(self._table, self.params)
         if any(param.kind == "string" for param in rows.values()):

@@ -61,6 +61,10 @@ class ParallelGame:
         self.movers = tuple(self.env.agents)
         return Arrival(observations, infos, self.movers)
 
+    def go_on(self) -> None:
+        """Take note of a state that the environment has restored."""
+        self.movers = tuple(self.env.agents)
+
     def step(self, actions: dict[Any, Any]) -> Arrival:
         """Advance everybody by one step."""
         result = self.env.step(actions)
@@ -91,6 +95,9 @@ class TurnGame:
         """Start an episode."""
         self.env.reset(**_seeding(self, seed))
         return self._finish({}, {})
+
+    def go_on(self) -> None:
+        """Take note of a state that the environment has restored: there is nothing to keep."""
 
     @property
     def movers(self) -> tuple[Any, ...]:

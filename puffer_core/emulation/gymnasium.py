@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete, Tuple
 
+from puffer_core.emulation import saving
 from puffer_core.emulation.forms import accepts
 from puffer_core.emulation.making import made
 from puffer_core.emulation.rendering import render
@@ -203,16 +204,15 @@ class GymnasiumPufferEnv(PufferEnv):
         self.env.set_params(**values)
 
     def save(self) -> bytes | None:
-        """Return the state and the observation, where the environment's own ``save`` returns bytes."""
-        blob = self.env.save() if hasattr(self.env, "save") and hasattr(self.env, "load") else None
-        return self.observations.tobytes() + blob if isinstance(blob, bytes) else None
+        """Return the state and the observation, where the environment can be saved (`puffer_core.emulation.saving`)."""
+        blob = saving.save(self.env)
+        return None if blob is None else self.observations.tobytes() + blob
 
     def load(self, blob: bytes) -> None:
         """Restore what `save` returned."""
         size = self.observations.nbytes
-        if not hasattr(self.env, "load") or len(blob) < size:
+        if len(blob) < size or not saving.load(self.env, blob[size:]):
             super().load(blob)
-        self.env.load(blob[size:])
         self.observations.reshape(-1).view("u1")[:] = memoryview(blob)[:size]
         self._phase = _RUNNING
 

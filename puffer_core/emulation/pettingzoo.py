@@ -266,6 +266,29 @@ class PettingZooPufferEnv(PufferEnv):
             super().set_params(**values)
         self.env.set_params(**values)
 
+    def save(self) -> bytes | None:
+        """Return the state and the rows, where the environment has ``save`` and ``load`` and that gives bytes."""
+        blob = self.env.save() if hasattr(type(self.env), "save") and hasattr(type(self.env), "load") else None
+        return b"".join(rows.tobytes() for rows in self._shown()) + blob if isinstance(blob, bytes) else None
+
+    def load(self, blob: bytes) -> None:
+        """Restore what `save` returned."""
+        size = sum(rows.nbytes for rows in self._shown())
+        if not hasattr(type(self.env), "load") or len(blob) < size:
+            super().load(blob)
+        self.env.load(blob[size:])
+        start = 0
+        for rows in self._shown():
+            rows.reshape(-1).view("u1")[:] = memoryview(blob)[start : start + rows.nbytes]
+            start += rows.nbytes
+        self._present = self.masks.tolist()
+        self._game.go_on()
+
+    def _shown(self) -> list[Array]:
+        """Return the rows that the next step needs."""
+        rows = [self.observations, self.masks]
+        return rows if self.action_mask is None else [*rows, self.action_mask]
+
     def close(self) -> None:
         """Close the environment."""
         self.env.close()

@@ -138,10 +138,10 @@ class WorkerVector(Vector):
     def save(self) -> dict[str, bytes] | None:
         """Return the state of every environment, as `Serial` does, after the step that is under way.
 
-        None where one can't be saved, or where batches are partial.
+        None where one can't be saved, or where batches are partial and some agent is not held.
         """
         self._check_open()
-        if self._blocks.mode != "full":
+        if self._blocks.mode != "full" and self._held < self.num_agents:
             return None
         states = self._call_all("save")
         return None if None in states else join_states(states)
@@ -149,14 +149,22 @@ class WorkerVector(Vector):
     def load(self, state: Mapping[str, bytes]) -> None:
         """Restore what `save` returned, here or by a `Serial`; send the actions for the batch received then.
 
+        Where batches are partial, every agent has to be held, and still is: `send_held` goes on.
+
         Raises:
-            EnvError: If batches are partial, or the state is of another number of environments.
+            EnvError: If some agent of partial batches is not held, or the state is of another number of environments.
         """
         self._check_open()
-        if self._blocks.mode != "full":
-            raise EnvError(f"{self.name}: a state can't be restored into partial batches")
-        self._load(split_state(state, self.num_workers, self._envs_per_worker, self.name))
-        self._phase = SEND
+        is_partial = self._blocks.mode != "full"
+        if is_partial and self._held < self.num_agents:
+            raise EnvError(f"{self.name}: a state can't be restored into partial batches unless all agents are held")
+        parts = split_state(state, self.num_workers, self._envs_per_worker, self.name)
+        if is_partial:
+            for number, part in enumerate(parts):
+                self._call(number, "load", part)
+        else:
+            self._load(parts)
+            self._phase = SEND
 
     def render(self, index: int = 0, mode: str | None = None) -> Any:
         """Return a picture or a text of one instance."""

@@ -138,7 +138,8 @@ class Wrapper(Vector):
             start += array.nbytes
         self._take()
         self._show()
-        self._phase = SEND
+        if self._held < self.num_agents:  # agents that are held, as they may be in partial batches, still are
+            self._phase = SEND
 
     def render(self, index: int = 0, mode: str | None = None) -> Any:
         """Return a picture or a text of one instance, as the environment draws it."""
