@@ -111,6 +111,6 @@ def test_environments_in_partial_batches_are_restored(
     assert rest["steps"] == whole["steps"]
     if (
         "vec.zero_copy" not in batches
-    ):  # else who is ready first is up to the workers, and sums are rounded in its order
+    ):  # else sums are rounded in the order of who is ready first
         a, b = (load_file(f"{result['checkpoint']}/model.safetensors") for result in (whole, rest))
         assert all(np.array_equal(a[name], b[name]) for name in a)
