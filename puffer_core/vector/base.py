@@ -121,8 +121,7 @@ class Vector(ABC):
         """
         if self._phase != SEND:
             self._refuse("send")
-        held = np.zeros(0, np.bool_) if hold is None else self._checked_hold(hold)
-        if not held.any():
+        if hold is None or not (held := self._checked_hold(hold)).any():
             self._send(actions)
         else:
             self._send_but(actions, held)

@@ -66,6 +66,7 @@ class Blocks:
         self.received: Block = ()
         self.held: Block = ()
         self.is_in_order = in_order or self.mode == "full"
+        self._everyone = tuple(range(num_workers))
         self._aligned = [tuple(range(i, i + per_batch)) for i in range(0, num_workers, per_batch)]
         self._queue: deque[int] = deque()
         self._ready: dict[int, None] = {}
@@ -82,6 +83,8 @@ class Blocks:
 
     def take(self) -> Block | None:
         """Return the workers of the next batch, which are then `received`; None while it is not ready."""
+        if self.mode == "full":
+            return self._take_everyone()
         block = self._next()
         if not block:
             return None
@@ -91,10 +94,20 @@ class Blocks:
         self.received = block
         return block
 
+    def _take_everyone(self) -> Block | None:
+        if len(self._ready) < self.num_workers:
+            return None
+        self._ready.clear()
+        self._queue.clear()
+        self.received = self._everyone
+        return self.received
+
     def give_back(self, hold: Block = ()) -> Block:
         """Set the workers received to work again, except those to hold; return them, in the order of the batch."""
-        block = tuple(worker for worker in self.received if worker not in hold)
-        self.held = tuple(sorted({*self.held, *hold}))
+        block = self.received
+        if hold:
+            block = tuple(worker for worker in block if worker not in hold)
+            self.held = tuple(sorted({*self.held, *hold}))
         self.received = ()
         self._queue.extend(block)
         return block
@@ -113,11 +126,15 @@ class Blocks:
     @property
     def wanted(self) -> Block:
         """The working workers of which some are needed for the next batch: the ones to wait for."""
+        if self.mode == "full":
+            return self._unready(self._everyone) if self._ready else self._everyone
         return self._unready(self._head()) if self.is_in_order else self.working
 
     @property
     def missing(self) -> int:
         """How many of `wanted` must be done, at the least, before the next batch can be ready."""
+        if self.mode == "full":
+            return self.num_workers - len(self._ready)
         if self.is_in_order:
             return len(self.wanted)
         if self.mode == "ring":

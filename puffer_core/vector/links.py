@@ -63,22 +63,27 @@ class Link:
         self._own, self._other = (0, _LINE) if is_parent else (_LINE, 0)
         self._said = self._heard = 0
         self._lock = threading.Lock()
-        self.is_asked = is_parent
+        self._is_answered = not is_parent
 
     @property
     def is_told(self) -> bool:
         """Whether there is something to `take`."""
         return bool(self._words[self._other] != self._heard)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the other end was told to do something, and has not said that it is done."""
+        return not self._is_answered and not self.is_told
+
     # -- saying -------------------------------------------------------------------------------------------------------
 
     def put(self) -> None:
         """Say `STEP` or `DONE`."""
-        self.is_asked = True
+        self._is_answered = False
         self._said += 2
-        self._fence()
+        self.fence()
         self._words[self._own] = self._said
-        self._fence()
+        self.fence()
         if self._words[self._other + _SLEEPS]:
             os.write(self.writer, STEP)
 
@@ -90,9 +95,9 @@ class Link:
             import cloudpickle
 
             blob = cloudpickle.dumps(value)
-        self.is_asked = True
+        self._is_answered = False
         self._said += 2
-        self._fence()
+        self.fence()
         self._words[self._own] = self._said + 1
         left = memoryview(code + _LENGTH.pack(len(blob)) + blob)
         while left:
@@ -118,9 +123,9 @@ class Link:
 
     def take(self) -> bytes:
         """Return the code of what was said, which is there; `GONE` if the other end died while it spoke."""
-        self.is_asked = False
+        self._is_answered = True
         self._heard = self._words[self._other]
-        self._fence()
+        self.fence()
         if not self._heard & 1:
             return STEP
         while (code := os.read(self.reader, 1)) == STEP:  # left by a wake-up that was not needed
@@ -138,10 +143,9 @@ class Link:
 
     # -- sleeping -----------------------------------------------------------------------------------------------------
 
-    def ask_to_wake(self, wanted: bool) -> None:
-        """Ask for a byte in the pipe with whatever is said from now on, or ask for none; then look at `is_told`."""
-        self._words[self._own + _SLEEPS] = wanted
-        self._fence()
+    def set_asleep(self, asleep: bool) -> None:
+        """Say whether this end has to be woken by a byte in the pipe; after a `fence`, look at `is_told` once more."""
+        self._words[self._own + _SLEEPS] = asleep
 
     def woken(self) -> bool:
         """Take the byte that came as a wake-up, after the reader was seen to be ready; False where the pipe ended."""
@@ -149,14 +153,15 @@ class Link:
 
     def _sleep(self) -> bytes:
         """Wait for a word; return `STEP`, or the code that was read from the pipe."""
-        self.ask_to_wake(True)
+        self.set_asleep(True)
+        self.fence()
         code = STEP
         while not self.is_told and code == STEP:
             code = os.read(self.reader, 1)
-        self.ask_to_wake(False)
+        self.set_asleep(False)
         return code
 
-    def _fence(self) -> None:
+    def fence(self) -> None:
         """Let no access of memory pass another across this line.
 
         What follows the taking of a lock stays behind it, and what precedes the giving back stays before it; two in a

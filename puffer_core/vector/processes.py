@@ -142,7 +142,8 @@ class Processes:
 
     def _has_free_core(self) -> bool:
         """Return whether fewer workers are at work than there are cores, so that looking costs nobody anything."""
-        return sum(link.is_asked and not link.is_told for link in self.links) < self._num_cores
+        links = self.links
+        return len(links) < self._num_cores or sum(link.is_at_work for link in links) < self._num_cores
 
     def _spin(self, wanted: Sequence[int], missing: int) -> None:
         """Look for a while whether enough have a word, giving way to others in between."""
@@ -159,12 +160,13 @@ class Processes:
         is_each = missing < len(wanted) or len(wanted) == self._num_cores
         links = [self.links[number] for number in (wanted if is_each else wanted[:1])]
         for link in links:
-            link.ask_to_wake(True)
+            link.set_asleep(True)
+        links[0].fence()
         try:
             return self._told(wanted) or self._hear(wanted[0] if len(wanted) == 1 else None, timeout_s)
         finally:
             for link in links:
-                link.ask_to_wake(False)
+                link.set_asleep(False)
 
     def _hear(self, number: int | None, timeout_s: float | None) -> list[int]:
         """Return who has a word, once one worker, or any if that is None, has woken this process."""

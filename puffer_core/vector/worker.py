@@ -63,7 +63,7 @@ def main(sent: Any, number: int, passed: Sequence[int]) -> None:
     reader, writer, lifeline, region = passed
     _become_worker(lifeline)
     link = Link(reader, writer, region, number, is_parent=False)
-    vector: Serial | None = None
+    vector: Share | None = None
     try:
         task = _task(sent)
         seed_globals(task.seed, task.first_index)
@@ -107,13 +107,17 @@ class Share(Serial):
         self._task.expected.require_same(rows, self._task.number * objects, self.name)
         super()._declare(rows, objects, buf)
 
+    def advance(self) -> None:
+        """Step with the actions that the parent wrote; it keeps the order of calls."""
+        self._send(self.actions)
 
-def _serve(link: Link, vector: Serial, spin_s: float) -> None:
+
+def _serve(link: Link, vector: Share, spin_s: float) -> None:
     """Do what the parent says until its pipe ends."""
     while True:
         code = link.get(spin_s)
         if code == STEP:
-            vector.step(vector.actions)
+            vector.advance()
         elif code == RESET:
             vector.reset(link.get_object())
         elif code == CALL:
