@@ -17,6 +17,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from puffer_core.env import Space, action_width
 from puffer_core.errors import EnvError, OptionError, PluginError, did_you_mean
+from puffer_core.keys import KeysBlock
 
 VERSION = 1
 CAPSULE = b"puffer.env.v1"
@@ -160,7 +161,7 @@ class Table(ct.Structure):
         ("observe", ct.CFUNCTYPE(None, ct.c_void_p, ct.c_int32, ct.c_void_p, ct.c_void_p)),
         ("draw", ct.CFUNCTYPE(None, ct.c_void_p, ct.POINTER(Canvas))),
         ("text", ct.CFUNCTYPE(ct.c_int, ct.c_void_p, ct.c_void_p, ct.c_size_t)),
-        ("human", ct.c_void_p),
+        ("human", ct.CFUNCTYPE(ct.c_int, ct.c_void_p, ct.POINTER(KeysBlock), ct.c_void_p)),
         ("step_range", ct.c_void_p),
         (
             "vec_new",

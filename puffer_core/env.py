@@ -8,7 +8,7 @@ observations already to the next episode, and the last observation of the ended 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import gymnasium
@@ -72,6 +72,8 @@ class PufferEnv:
     num_envs: int = 1
     is_adapter: bool = False
     """Whether this is one of the core's adapters, which keep the contract: a vector does not watch what they write."""
+    before_restart: Callable[[], None] | None = None
+    """Where it is set, `step` may call it at an end, before the next episode begins: the last state is drawn then."""
 
     def __init__(self, buf: Mapping[str, Array] | None = None) -> None:
         self._given = buf

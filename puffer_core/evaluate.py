@@ -2,29 +2,31 @@
 
 Every row is given its number of episodes up front and all of them are played to their end; taking the first N that
 finish would favour short ones. The seeds are derived from the run's and differ from those it was trained with.
+Who plays which rows is said by actors (`puffer_core.actors`): a plain evaluation has one, which plays all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from puffer_core import config as configuration
 from puffer_core import runs, vector
+from puffer_core.actors import Actor, AgentActor, Flags
 from puffer_core.config import Config
-from puffer_core.config.options import spell
 from puffer_core.console import Reporter
-from puffer_core.errors import OptionError, RunError
+from puffer_core.errors import OptionError
 from puffer_core.scores import SCORE_FIELDS
-from puffer_core.screens import FilmScreen, TextScreen, require_renderer
+from puffer_core.screens import FilmScreen, Screen, TextScreen, require_renderer, showing_ends
 from puffer_core.specs import EnvSpec
-from puffer_core.training.job import EnvLike, choose_device, describe_job, locate, named, with_value
+from puffer_core.trained import config_for, environment_seed, load_agent, require_spaces, run_of
+from puffer_core.training.job import EnvLike, describe_job, locate, named
+from puffer_core.training.signals import Interrupted, StopSignals
 
 if TYPE_CHECKING:
     from puffer_core.rl.agent import Agent
@@ -37,6 +39,8 @@ PYTHON_ROWS = 64
 """The same for environments in Python, which gain nothing from more."""
 MAX_STEPS = 30_000
 """Steps that one episode may take, as long as an episode of Atari; a row beyond it is given up, as is told."""
+MAX_EPISODES = 10_000_000
+"""Episodes that one evaluation may have: it keeps the log of each for the quantiles, some 40 bytes."""
 RENDERED_EPISODES = 3
 """Episodes that are shown or filmed where nothing else is asked for."""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -57,7 +61,7 @@ class Episodes:
     """What was assigned and what was played to its end.
 
     Attributes:
-        asked: Number assigned.
+        asked: Number assigned; where a person closed the window, as many as had ended by then.
         rows: (n, F) logged values, one row per finished episode.
         fields: Names of the F values.
     """
@@ -95,7 +99,8 @@ def evaluate(
         episodes: How many; None is the run's ``eval_episodes``, or a few where they are rendered. Where nothing
             terminates, the units that the environment logs count.
         greedy: Take the likeliest action instead of drawing one as in training.
-        render: ``ansi`` prints, ``video`` films the episodes of one environment, ``none`` plays many at once.
+        render: ``ansi`` prints, ``video`` films, ``human`` shows the episodes of one environment in a window, ``none``
+            plays many at once.
         seed: That the evaluation's are derived from; None takes the run's.
         options: Sections ``env`` and ``vec``, in place of the run's own values.
         output: Path of the video; None puts it into the run directory.
@@ -105,76 +110,118 @@ def evaluate(
     Raises:
         RunError: If there is no such checkpoint, or it belongs to an environment with other spaces.
         RenderError: If it can't be rendered here.
+        Interrupted: After Ctrl-C or SIGTERM, between two steps and with everything closed.
     """
-    from puffer_core.rl.threads import OneThreadPerOperation
+    # Held, because an exception that a handler raises can be lost where Python calls back from C, as after a fork.
+    with StopSignals(_no_answer, _no_answer) as signals, signals.held():
+        from puffer_core.rl.threads import OneThreadPerOperation
 
-    env = named(env)
-    spec, name = locate(env)
-    reporter = console or Reporter()
-    require_renderer(render)
-    options = dict(options or {})
-    checkpoint = runs.find_checkpoint(os.fspath(load), name, options.pop("runs_dir", None))
-    config = _config(env, checkpoint, options)
-    if episodes is None:
-        episodes = config.base.eval_episodes if render == "none" else RENDERED_EPISODES
-    if episodes < 1:
-        raise OptionError(f"episodes={episodes} is less than 1")
-    seed = config.base.seed if seed is None else seed
-    agent = _load(checkpoint, config, seed)
-    how = Play(episodes, environment_seed(seed), greedy, max_steps)
-    instances = _instances(config, spec, name, how, render)
-    with vector.open_vector(config, spec, name=name, num_envs=instances) as envs, OneThreadPerOperation():
-        _require_spaces(agent, envs, name)
-        if render == "none":
-            found, extra = play(agent, envs, how), {}
-        else:
-            path = _video_path(checkpoint, agent, output)
-            with FilmScreen(path) if render == "video" else TextScreen(reporter.console.file) as screen:
-                found = watch(agent, envs, how, screen.show)
-            extra = {"video": str(path.absolute())} if render == "video" else {}
-    return _summary(name, found, checkpoint, reporter) | extra
+        reporter, options = console or Reporter(), dict(options or {})
+        require_renderer(render)
+        env = named(env)
+        spec, name = locate(env)
+        checkpoint = runs.find_checkpoint(os.fspath(load), name, options.pop("runs_dir", None))
+        config = config_for(env, checkpoint, options)
+        seed = config.base.seed if seed is None else seed
+        how = Play(_count(episodes, config, render), environment_seed(seed), greedy, _at_least_one(max_steps=max_steps))
+        agent = load_agent(checkpoint, config, seed)
+        instances = _instances(config, spec, name, how, render)
+        with vector.open_vector(config, spec, name=name, num_envs=instances) as envs, OneThreadPerOperation():
+            require_spaces(agent, envs, name)
+            cast, check = [AgentActor(agent, envs, greedy)], lambda: _raise_if(signals)
+            if render == "none":
+                found, path = play(cast, envs, how, check=check), None
+            else:
+                path = _video_path(checkpoint, agent, output) if render == "video" else None
+                with _screen(render, path, reporter, f"{name}, {checkpoint.name}", check) as screen:
+                    found = watch(cast, envs, how, screen, check=check)
+    return _summary(name, found, checkpoint, reporter) | ({} if path is None else {"video": str(path.absolute())})
 
 
-def play(agent: Agent, envs: Vector, how: Play) -> Episodes:
-    """Play the episodes on all rows at once, each row as many as it was given before the first step."""
-    left = assign(how.episodes, envs.num_agents)
+def play(
+    cast: Sequence[Actor],
+    envs: Vector,
+    how: Play,
+    *,
+    counted: Flags | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Episodes:
+    """Play the episodes on all rows at once, each row as many as it was given before the first step.
+
+    Args:
+        cast: Who acts; every row belongs to one of them.
+        envs: The vector.
+        how: How many, and from which seed.
+        counted: (N,) bool, rows whose episodes are assigned and counted; None for all.
+        check: Called before every step; what it raises ends the evaluation.
+    """
+    left = np.zeros(envs.num_agents, np.int64)
+    chosen = slice(None) if counted is None else counted
+    left[chosen] = assign(how.episodes, len(left[chosen]))
     envs.reset(how.seed)
-    actor = _Actor(agent, envs, how.greedy)
+    actions = np.zeros_like(envs.actions)
     rows, steps = [], np.zeros(envs.num_agents, np.int64)
     while left.any():
-        envs.step(actor.act(left > 0))
+        check()
+        # A row that is done goes on for the others of its environment: what it does is part of their game.
+        playing = np.repeat((left > 0).reshape(-1, envs.agents_per_env).any(1), envs.agents_per_env)
+        for actor in cast:
+            actor.act(playing, actions)
+        envs.step(actions)
         steps += 1
-        counted = envs.logged & (left > 0)
-        if counted.any():
-            rows.append(envs.log[counted])
-            left[counted] -= 1
-            steps[counted] = 0
+        ended = envs.logged & (left > 0)
+        if ended.any():
+            rows.append(envs.log[ended])
+            left[ended] -= 1
+            steps[ended] = 0
         left[steps >= how.max_steps] = 0
     return Episodes(how.episodes, _stack(rows, envs), envs.log_fields)
 
 
-def watch(agent: Agent, envs: Vector, how: Play, show: Callable[[Vector], None]) -> Episodes:
-    """Play the episodes of the first row, and call ``show`` for every state of theirs that can be drawn.
+def watch(
+    cast: Sequence[Actor],
+    envs: Vector,
+    how: Play,
+    screen: Screen,
+    *,
+    row: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> Episodes:
+    """Play the episodes of one row of the first instance, and show every state of theirs that can be drawn.
 
-    These are the first state of each episode and every state between two steps of it. The state that the last step
-    leads to is never there to be drawn: the same step begins the next episode.
+    These are the first state of each episode, every state between two steps of it, and its last one where the
+    environment can be drawn before it begins the next episode (`PufferEnv.before_restart`). One that does so inside
+    its own step, as every one in C, is seen for the last time before the step that ends the episode.
+
+    Args:
+        cast: As in `play`.
+        envs: The vector.
+        how: How many, and from which seed.
+        screen: Where they are shown; once it is closed, nothing more is played.
+        row: Whose episodes are counted.
+        check: As in `play`.
     """
     envs.reset(how.seed)
-    actor = _Actor(agent, envs, how.greedy)
+    actions = np.zeros_like(envs.actions)
     everyone = np.ones(envs.num_agents, np.bool_)
     rows: list[npt.NDArray[np.float32]] = []
-    show(envs)
     steps = 0
-    while steps < how.max_steps:
-        envs.step(actor.act(everyone))
-        steps += 1
-        if envs.logged[0]:
-            rows.append(envs.log[:1].copy())
-            steps = 0
-            if len(rows) == how.episodes:
-                break
-        show(envs)
-    return Episodes(how.episodes, _stack(rows, envs), envs.log_fields)
+    with showing_ends(envs, screen):
+        screen.show(envs)
+        while screen.is_open and steps < how.max_steps:
+            check()
+            for actor in cast:
+                actor.act(everyone, actions)
+            envs.step(actions)
+            steps += 1
+            if envs.logged[row]:
+                rows.append(envs.log[row : row + 1].copy())
+                steps = 0
+                if len(rows) == how.episodes:
+                    break
+            screen.show(envs)
+    asked = how.episodes if screen.is_open else len(rows)
+    return Episodes(asked, _stack(rows, envs), envs.log_fields)
 
 
 def assign(episodes: int, rows: int) -> npt.NDArray[np.int64]:
@@ -184,44 +231,38 @@ def assign(episodes: int, rows: int) -> npt.NDArray[np.int64]:
     return quota
 
 
-def environment_seed(seed: int) -> int:
-    """Return the seed that environments are reset with: of the stream ``evaluation``, as `rl.streams` says."""
-    from puffer_core.rl import streams
-
-    return streams.environment_seed(streams.derive(seed, "evaluation"))
+def _no_answer(*_: object) -> None:
+    """Say nothing from inside a signal handler: who called tells that it was stopped."""
 
 
-class _Actor:
-    """Chooses actions for the rows that still play; once half of them are done, the others are no longer computed."""
+def _raise_if(signals: StopSignals) -> None:
+    if signals.number is not None:
+        raise Interrupted(signals.number, {})
 
-    def __init__(self, agent: Agent, envs: Vector, greedy: bool) -> None:
-        self._agent, self._envs, self._greedy = agent, envs, greedy
-        self._rows = np.arange(envs.num_agents)
-        self._actions = np.zeros_like(envs.actions)
-        self._alive = np.ones(envs.num_agents, np.bool_)
-        self._state: Any = None
 
-    def act(self, playing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        """Return actions for all rows; those of rows that don't play are arbitrary, but legal."""
-        envs = self._envs
-        # A row that is done repeats its last action, which a mask might no longer allow: then all go on.
-        if envs.action_mask is None and 2 * np.count_nonzero(playing) < len(self._rows):
-            kept = playing[self._rows]
-            self._rows = self._rows[kept]
-            if self._state is not None:
-                self._state = self._state[:, np.flatnonzero(kept)]
-        rows = self._rows
-        # As in training: the state is zeroed behind an end, and where an agent has just come (it was absent before).
-        resets = (envs.terminals | envs.truncations | ~self._alive)[rows] if self._state is not None else None
-        self._alive = envs.masks.copy()
-        self._actions[rows], self._state = self._agent.act(
-            envs.observations[rows],
-            self._state,
-            greedy=self._greedy,
-            resets=resets,
-            action_mask=None if envs.action_mask is None else envs.action_mask[rows],
-        )
-        return self._actions
+def _at_least_one(**values: int) -> int:
+    ((name, value),) = values.items()
+    if value < 1:
+        raise OptionError(f"{name}={value} is less than 1")
+    return value
+
+
+def _count(episodes: int | None, config: Config, render: str) -> int:
+    if episodes is None:
+        return config.base.eval_episodes if render == "none" else RENDERED_EPISODES
+    if episodes > MAX_EPISODES:
+        raise OptionError(f"episodes={episodes:,} is more than {MAX_EPISODES:,}", hint="a thousand give a good mean")
+    return _at_least_one(episodes=episodes)
+
+
+def _screen(render: str, path: Path | None, reporter: Reporter, title: str, check: Callable[[], None]) -> Screen:
+    if path is not None:
+        return FilmScreen(path)
+    if render == "ansi":
+        return TextScreen(reporter.console.file)
+    from puffer_core.window import WindowScreen
+
+    return WindowScreen(title, check=check)
 
 
 def _stack(rows: list[npt.NDArray[np.float32]], envs: Vector) -> npt.NDArray[np.float32]:
@@ -253,35 +294,6 @@ def _mean(values: npt.NDArray[np.float64] | None) -> float | None:
     return float(values.mean()) if values is not None and len(values) else None
 
 
-def _config(env: str | EnvSpec, checkpoint: Path, options: Mapping[str, str]) -> Config:
-    """Return the configuration of the checkpoint's run, its environments without staggered starts."""
-    refused = [key for key in options if not key.startswith(("env.", "vec."))]
-    if refused:
-        msg = f"`{spell(refused[0])}` has no meaning here: an evaluation takes --env.* and --vec.* only"
-        raise OptionError(msg, hint="the network is that of the checkpoint")
-    counts = ("vec.num_envs", "env.num_envs") if locate(env)[0].table else ("vec.num_envs",)
-    for key in counts:
-        if key in options:
-            msg = f"`{spell(key)}` has no meaning here: as many environments are opened as there are episodes to play"
-            raise OptionError(msg, hint="leave it out; --episodes says how many are played")
-    for key in ("vec.batch_size", "vec.zero_copy"):
-        if key in options:
-            msg = f"`{spell(key)}` has no meaning here: an evaluation steps all environments together"
-            raise OptionError(msg, hint="leave it out; --vec.num-workers may divide them among processes")
-    shipped = configuration.load(env, options=options)
-    run, name = _run_of(checkpoint), locate(env)[1]
-    if run is not None and run.env_name != name:
-        msg = f"the run in `{run.path}` is one of {run.env_name}, not of {name}"
-        raise RunError(msg, hint=f"puffer eval {run.env_name} --load {run.path}")
-    config = shipped if run is None else run.config
-    vec = replace(config.vec, backend="auto", num_workers="auto", batch_size="auto", zero_copy=True)
-    config = replace(config, vec=vec)
-    asked = dict(configuration.flatten(shipped))
-    for key in options:
-        config = with_value(config, key, asked[key])
-    return with_value(config, "env.stagger", False) if "stagger" in config.env else config
-
-
 def _instances(config: Config, spec: EnvSpec, name: str, how: Play, render: str) -> int:
     """Return how many instances to open: one to look at, else as many as there are episodes for."""
     if render != "none":
@@ -294,31 +306,5 @@ def _instances(config: Config, spec: EnvSpec, name: str, how: Play, render: str)
 def _video_path(checkpoint: Path, agent: Agent, output: str | os.PathLike[str] | None) -> Path:
     if output is not None:
         return Path(output)
-    run, name = _run_of(checkpoint), f"{agent.step:0{runs.STEP_DIGITS}d}.mp4"
+    run, name = run_of(checkpoint), f"{agent.step:0{runs.STEP_DIGITS}d}.mp4"
     return Path(name) if run is None else run.path / "videos" / name
-
-
-def _run_of(checkpoint: Path) -> runs.RunDirectory | None:
-    """Return the run that a checkpoint lies in, None if it lies on its own."""
-    try:
-        return runs.find(str(checkpoint.absolute()))
-    except RunError:
-        return None
-
-
-def _load(checkpoint: Path, config: Config, seed: int) -> Agent:
-    from puffer_core.rl.agent import load
-    from puffer_core.rl.streams import derive
-
-    return load(checkpoint, device=choose_device(config), seed=derive(seed, "evaluation", 1))
-
-
-def _require_spaces(agent: Agent, envs: Vector, name: str) -> None:
-    """Refuse an agent that was trained on other observations or actions."""
-    pairs = (
-        ("observations", agent.observation_space, envs.single_observation_space),
-        ("actions", agent.action_space, envs.single_action_space),
-    )
-    for what, trained, here in pairs:
-        if trained != here:
-            raise RunError(f"{agent.path} was trained on {what} {trained}, {name} has {here}")

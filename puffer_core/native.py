@@ -21,6 +21,7 @@ from puffer_core import abi
 from puffer_core.abi import Param
 from puffer_core.env import Array, PufferEnv, Space, Step, layout_of, put_actions, take_buffers
 from puffer_core.errors import EnvError, OptionError, RenderError, UsageError, did_you_mean
+from puffer_core.keys import Keys, packed
 
 __all__ = ["NativeEnv", "Param", "spaces_of", "table_params", "validate_params"]
 
@@ -342,9 +343,25 @@ class NativeEnv(PufferEnv):
         if mode == "ansi":
             return self._text(state)
         if mode == "human":
-            msg = f"{self.name}: render mode human needs a window, which is not built in yet"
+            msg = f"{self.name}: render mode human needs a window, which `puffer eval` and `puffer play` open"
             raise RenderError(msg, hint="use rgb_array or ansi")
         return self._picture(state)
+
+    def human(self, keys: Keys, agent: int = 0, index: int = 0) -> tuple[Array, int]:
+        """Return the row of actions that keys stand for now, and 1, 0 or -1.
+
+        1: a key gave it; 0: none did, and it stands for that; -1: none did, and the game waits for one.
+
+        Raises:
+            OptionError: If the environment does not say what keys do.
+        """
+        self._check_open()
+        if not self._table.human:
+            raise OptionError(f"{self.name} does not say what keys do")
+        action = np.zeros(self.actions.shape[1:], self.actions.dtype)
+        agent = _integer("agent", agent, 0, min(self.agents_per_env, 1 << 16) - 1)
+        state = self._base + _integer("index", index, 0, self.num_envs - 1) * self.state_bytes
+        return action, int(self._table.human(state, ct.byref(packed(keys, agent)), action.ctypes.data))
 
     def _picture(self, state: int) -> Array:
         if not self._table.draw:

@@ -1,14 +1,20 @@
-"""Where frames of an environment go: a terminal or a video."""
+"""Where frames of an environment go: a terminal, a video, or a window (`puffer_core.window`)."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from puffer_core.env import PufferEnv
 from puffer_core.errors import OptionError, RenderError
+from puffer_core.keys import Keys
 from puffer_core.video import VideoWriter, missing_encoder
 
 if TYPE_CHECKING:
@@ -34,13 +40,40 @@ def require_renderer(render: str) -> None:
     if render == "video" and (reason := missing_encoder()) is not None:
         raise RenderError(f"no video can be written: {reason}", hint="pip install 'puffer-core[video]'")
     if render == "human":
-        has_display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-        reason = "windows are not part of this version" if has_display else "there is no display to open a window on"
+        require_window()
+
+
+def require_window() -> None:
+    """Check that a window can be opened here; nothing is opened for it.
+
+    Raises:
+        RenderError: If the library is missing or the machine has no display.
+    """
+    if (reason := missing_display()) is not None:
         raise RenderError(f"render=human: {reason}", hint="use `--render video` or `--render ansi`")
+    try:
+        importlib.import_module("pygame")
+    except ImportError as error:
+        msg = f"render=human: pygame-ce is not installed ({error})"
+        raise RenderError(msg, hint="pip install 'puffer-core[window]'") from error
+
+
+def missing_display() -> str | None:
+    """Return why there is nothing to open a window on, or None where there is something."""
+    named = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if not sys.platform.startswith("linux") or any(os.environ.get(name) for name in named):
+        return None
+    return "there is no display to open a window on"
 
 
 class Screen:
-    """Shows the first instance of a vector, one frame per call of `show`."""
+    """Shows the first instance of a vector, one frame per call of `show`.
+
+    Attributes:
+        is_open: False once a person closed it.
+    """
+
+    is_open = True
 
     def show(self, envs: Vector) -> None:
         """Draw the state that ``envs`` is in."""
@@ -58,6 +91,26 @@ class Screen:
         self.close(keep=error is None)
 
 
+class PlayScreen(Screen):
+    """A screen that a person plays on: it shows states in real time and has keys."""
+
+    def wait(self) -> None:
+        """Wait for a moment, and take the keys that come."""
+        raise NotImplementedError
+
+    def keys(self, *, is_waiting: bool = False) -> Keys:
+        """Return what the person holds, and has pressed since the last call.
+
+        Args:
+            is_waiting: The game waits for a key.
+        """
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """Show a line besides the state from now on."""
+        raise NotImplementedError
+
+
 class TextScreen(Screen):
     """Prints frames: over each other and in real time in a terminal, below each other elsewhere."""
 
@@ -65,19 +118,34 @@ class TextScreen(Screen):
         self._stream = stream
         self._is_live = stream.isatty()
         self._next_at = 0.0
+        self._has_drawn = False
 
     def show(self, envs: Vector) -> None:
         """Print the text that the environment makes of its state."""
-        frame = envs.render(0, "ansi")
-        if not isinstance(frame, str):
-            raise RenderError(f"{envs.name} has no ansi view", hint="use `--render video`")
+        text = self.text_of(envs)
         if not self._is_live:
-            self._write(frame.rstrip("\n") + "\n\n")
+            self._write(text + "\n\n")
             return
         time.sleep(max(0.0, self._next_at - time.monotonic()))
-        lines = "".join(f"{line}{_CLEAR_LINE}\n" for line in frame.rstrip("\n").split("\n"))
-        self._write(("" if self._next_at else _CLEAR) + _HOME + lines + _CLEAR_REST)
+        self.draw(text)
         self._next_at = max(self._next_at, time.monotonic()) + 1 / frames_per_second(envs)
+
+    def text_of(self, envs: Vector) -> str:
+        """Return what the environment writes of its state.
+
+        Raises:
+            RenderError: If it writes nothing.
+        """
+        text = envs.render(0, "ansi")
+        if not isinstance(text, str):
+            raise RenderError(f"{envs.name} has no ansi view", hint="use `--render video`")
+        return text.rstrip("\n")
+
+    def draw(self, text: str) -> None:
+        """Write a text over the one before."""
+        lines = "".join(f"{line}{_CLEAR_LINE}\n" for line in text.split("\n"))
+        self._write(("" if self._has_drawn else _CLEAR) + _HOME + lines + _CLEAR_REST)
+        self._has_drawn = True
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
@@ -102,6 +170,26 @@ class FilmScreen(Screen):
         """Finish the file, or drop it."""
         if self._writer is not None:
             self._writer.close(keep=keep)
+
+
+@contextmanager
+def showing_ends(envs: Vector, screen: Screen) -> Iterator[None]:
+    """Show the last state of each episode of the first instance as well, where it can be drawn before the next begins.
+
+    The environment calls from inside its step, so this is for vectors that step it in this process; others, and
+    environments that don't call, go on as they are.
+    """
+    watched: list[PufferEnv] = []
+    env = members[0].env if (members := getattr(envs, "members", ())) else None
+    while isinstance(env, PufferEnv):
+        env.before_restart = lambda: screen.show(envs)
+        watched.append(env)
+        env = getattr(env, "env", None)
+    try:
+        yield
+    finally:
+        for env in watched:
+            env.before_restart = None
 
 
 def frames_per_second(envs: Vector) -> float:

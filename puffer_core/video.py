@@ -30,6 +30,18 @@ def missing_encoder() -> str | None:
     return None
 
 
+def require_frame(drawn: Any) -> Frame:
+    """Return what an environment drew, if it is a picture.
+
+    Raises:
+        RenderError: If it is not (height, width, 3) uint8.
+    """
+    frame: Frame = np.asarray(drawn)
+    if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
+        raise RenderError(f"a frame has shape {frame.shape} and dtype {frame.dtype}, expected (height, width, 3) uint8")
+    return frame
+
+
 class VideoWriter:
     """Writes RGB frames of one size to ``path`` as H.264; the file appears under its name only when it is complete.
 
@@ -62,11 +74,7 @@ class VideoWriter:
 
     def add(self, frame: Frame) -> None:
         """Append one (height, width, 3) uint8 frame."""
-        frame = np.asarray(frame)
-        if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
-            raise RenderError(
-                f"a frame has shape {frame.shape} and dtype {frame.dtype}, expected (height, width, 3) uint8"
-            )
+        frame = require_frame(frame)
         if self._writer is None:
             self._open(frame.shape)
         if frame.shape != self._shape:

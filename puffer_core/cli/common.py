@@ -45,6 +45,12 @@ def emit(result: Result, as_json: bool, human: Callable[[Result], str]) -> None:
     click.echo(to_json(result) if as_json else human(result))
 
 
+def stopped(interrupt: KeyboardInterrupt) -> int:
+    """Say in one line what stopped a command that has nothing to show for it, and return its exit code."""
+    click.echo(str(interrupt) or "stopped by SIGINT", err=True)
+    return int(getattr(interrupt, "exit_code", 130))
+
+
 def to_json(result: object) -> str:
     """Return one line of JSON. What JSON has no word for becomes null (NaN, infinities) or text (paths)."""
     return json.dumps(_plain(result), allow_nan=False)

@@ -20,6 +20,7 @@ COMMANDS = {
     "run": ("puffer_core.cli.run:command", "Train an agent, evaluate it and say where it is: the whole job."),
     "train": ("puffer_core.cli.train:command", "Train an agent, or go on with a run."),
     "eval": ("puffer_core.cli.eval:command", "Evaluate a trained agent without bias; show or film it."),
+    "play": ("puffer_core.cli.play:command", "Play an environment with the keyboard."),
     "envs": ("puffer_core.cli.envs:command", "List environments, or describe one."),
     "plugins": ("puffer_core.cli.plugins:command", "List plugins with version, state and reason."),
     "config": ("puffer_core.cli.config:command", "Show every option of an environment with its origin."),

@@ -9,6 +9,8 @@ from typing import Any
 from puffer_core.console.format import count, duration, number
 
 Result = Mapping[str, Any]
+MOST_SCORES = 20
+"""Scores of played episodes that are listed, the last ones."""
 
 
 def train_summary(result: Result) -> str:
@@ -38,6 +40,17 @@ def eval_summary(result: Result) -> str:
         rows.append(("range", f"{number(low)} to {number(high)}, median {number(result['quantiles'][2])}"))
     rows += [(name.replace("_", " "), number(result[name])) for name in ("perf", "episode_length") if result[name]]
     rows += [(name, _near(result[name])) for name in ("checkpoint", "video") if result.get(name)]
+    return _aligned(rows)
+
+
+def play_summary(result: Result) -> str:
+    """Return what `puffer play` says: the score of every episode, and their mean."""
+    if not result["episodes"]:
+        return f"{result['env']}: no episode was played to its end"
+    told = ", ".join(number(score) for score in result["scores"][-MOST_SCORES:])
+    rows = [("episodes", f"{result['episodes']:,}")]
+    if result["scores"]:
+        rows += [("scores", told), ("mean", number(result["score"]))]
     return _aligned(rows)
 
 

@@ -163,6 +163,8 @@ class GymnasiumPufferEnv(PufferEnv):
 
     def restart(self) -> None:
         """Start the next episode after an end, and write its first observation."""
+        if self.before_restart is not None:
+            self.before_restart()
         self._begin(self.env.reset())
 
     def _begin(self, result: Any) -> Info:

@@ -132,6 +132,8 @@ class PettingZooPufferEnv(PufferEnv):
         self.rewards[:] = [self._advance(row, arrival) for row in range(self.num_agents)]
         infos = self._infos(arrival)
         if not arrival.live:
+            if self.before_restart is not None:
+                self.before_restart()
             self._begin(None)
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 

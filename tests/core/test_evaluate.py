@@ -13,10 +13,11 @@ from fakes_env import Count, Endless, ShortOrLong
 from rich.console import Console
 from safetensors.numpy import load_file
 
+from puffer_core.actors import AgentActor
 from puffer_core.console import PlainReporter
 from puffer_core.errors import OptionError, RenderError, RunError
 from puffer_core.evaluate import Play, assign, environment_seed, evaluate, play, watch
-from puffer_core.screens import TextScreen
+from puffer_core.screens import Screen, TextScreen
 from puffer_core.specs import EnvSpec
 from puffer_core.training import train
 from puffer_core.vector import make
@@ -79,6 +80,21 @@ class Obedient(Script):
         return action_mask.argmax(1).astype(np.int32), state
 
 
+def cast(agent: Any, envs: Any) -> list[AgentActor]:
+    return [AgentActor(agent, envs)]
+
+
+class Notebook(Screen):
+    """Writes down what it is shown."""
+
+    def __init__(self, look: Any) -> None:
+        self.look = look
+        self.seen: list[Any] = []
+
+    def show(self, envs: Any) -> None:
+        self.seen.append(self.look(envs))
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -103,7 +119,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_evaluation_does_not_favour_short_episodes() -> None:
     # Taking the first 32 episodes that end on 16 rows would give a mean near 2 (EV01).
     with make(ShortOrLong, num_envs=16) as envs:
-        found = play(Script(), envs, Play(32, environment_seed(42)))
+        found = play(cast(Script(), envs), envs, Play(32, environment_seed(42)))
     returns = found.values("score")
     assert len(returns) == 32
     assert set(returns) == {2.0, 200.0}
@@ -115,7 +131,7 @@ def test_evaluation_over_many_seeds_has_the_true_mean() -> None:
     means = []
     with make(ShortOrLong, num_envs=16) as envs:
         for seed in range(12):
-            means.append(play(Script(), envs, Play(16, environment_seed(seed))).values("score").mean())
+            means.append(play(cast(Script(), envs), envs, Play(16, environment_seed(seed))).values("score").mean())
     # 192 draws: standard error 99 / sqrt(192) = 7.1.
     assert np.mean(means) == pytest.approx(101, abs=3 * 7.1)
 
@@ -124,7 +140,7 @@ def test_evaluation_over_many_seeds_has_the_true_mean() -> None:
 def test_every_episode_assigned_is_played_once(episodes: int) -> None:
     script = Script()
     with make(Count, num_envs=5) as envs:
-        found = play(script, envs, Play(episodes, 0))
+        found = play(cast(script, envs), envs, Play(episodes, 0))
     assert found.values("score").tolist() == [3.0] * episodes
     assert found.values("episode_length").tolist() == [3.0] * episodes
     assert len(script.rows) == 3 * -(-episodes // 5)
@@ -138,7 +154,7 @@ def test_assignment_is_fair() -> None:
 def test_rows_that_are_done_are_no_longer_computed() -> None:
     script = Script()
     with make(ShortOrLong, num_envs=64) as envs:
-        play(script, envs, Play(40, environment_seed(1)))
+        play(cast(script, envs), envs, Play(40, environment_seed(1)))
     assert script.rows[0] == 64
     assert script.rows[-1] < 64
     assert len(script.rows) == 200
@@ -147,20 +163,20 @@ def test_rows_that_are_done_are_no_longer_computed() -> None:
 def test_states_are_reset_behind_every_end() -> None:
     script = Script()
     with make(Count, num_envs=4) as envs:
-        play(script, envs, Play(12, 0))
+        play(cast(script, envs), envs, Play(12, 0))
     assert script.resets == 8  # the ends of the first two episodes of four rows; the third ends the evaluation
 
 
 def test_step_cap_says_how_many_finished() -> None:
     with make(Endless, num_envs=2) as envs:
-        found = play(Script(), envs, Play(2, 0, max_steps=50))
+        found = play(cast(Script(), envs), envs, Play(2, 0, max_steps=50))
     assert (found.asked, len(found.rows)) == (2, 0)
 
 
 def test_step_cap_is_that_of_an_episode() -> None:
     script = Script()
     with make(ShortOrLong, num_envs=16) as envs:
-        found = play(script, envs, Play(64, environment_seed(3), max_steps=50))
+        found = play(cast(script, envs), envs, Play(64, environment_seed(3), max_steps=50))
     # A row has three short episodes at most before the one that it is given up for.
     assert len(script.rows) <= 3 * 2 + 50
     assert 16 <= len(found.rows) < 64
@@ -169,7 +185,7 @@ def test_step_cap_is_that_of_an_episode() -> None:
 
 def test_masked_rows_that_are_done_take_legal_actions_only() -> None:
     with make(Picky, num_envs=16) as envs:
-        found = play(Obedient(), envs, Play(16, environment_seed(5)))
+        found = play(cast(Obedient(), envs), envs, Play(16, environment_seed(5)))
     assert len(found.rows) == 16
     assert len(set(found.values("episode_length"))) > 1
 
@@ -293,11 +309,11 @@ def test_video_that_ffmpeg_gives_up_is_a_render_error(tmp_path: Path, monkeypatc
 
 
 def test_frames_shown_begin_and_end_with_their_episode() -> None:
-    shown: list[int] = []
+    screen = Notebook(lambda envs: envs.members[0].env.time)
     with make(Count, num_envs=1) as envs:
-        found = watch(Script(), envs, Play(2, 0), lambda envs: shown.append(envs.members[0].env.time))
+        found = watch(cast(Script(), envs), envs, Play(2, 0), screen)
     # Three steps each: states 0, 1, 2; the third step ends the episode and shows the first state of the next one.
-    assert shown == [0, 1, 2, 0, 1, 2]
+    assert screen.seen == [0, 1, 2, 0, 1, 2]
     assert len(found.rows) == 2
 
 

@@ -415,7 +415,7 @@ def test_pictures_and_texts(table, env):
 
 
 def test_pictures_that_can_not_be_had(env):
-    with pytest.raises(RenderError, match="human needs a window, which is not built in yet"):
+    with pytest.raises(RenderError, match="human needs a window, which `puffer eval`"):
         env.render(0, "human")
     with pytest.raises(OptionError, match="render mode None is not one of human, rgb_array, ansi"):
         env.render()

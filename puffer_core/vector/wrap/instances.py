@@ -215,6 +215,8 @@ class TimeLimit(EpisodeEnvWrapper):
         self.final_observations[rows] = self.observations[rows]
         kept = [(array, array.copy()) for array in (self.final_observations, self.rewards, self.terminals)]
         truncations = self.truncations | rows
+        if self.before_restart is not None:
+            self.before_restart()
         self.reset()
         for array, values in kept:
             array[...] = values

@@ -244,6 +244,7 @@ static int cartpole_human(const void *state, const PufferKeys *keys, void *actio
         *(float *)action = (float)(right - left);
     } else {
         *(int32_t *)action = right && !left;
+        if (!left && !right) return -1;  // no action leaves the cart alone
     }
     return left || right;
 }

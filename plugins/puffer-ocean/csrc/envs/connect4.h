@@ -406,7 +406,7 @@ static int connect4_human(const void *state, const PufferKeys *keys, void *actio
         *(int32_t *)action = column;
         return 1;
     }
-    return 0;
+    return -1;
 }
 
 PUFFER_ENV(connect4, Connect4, .version = 2, .params = connect4_params, .num_params = CONNECT4_NUM_PARAMS,

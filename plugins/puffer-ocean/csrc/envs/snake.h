@@ -446,13 +446,14 @@ static int snake_text(const void *state, char *buf, size_t len) {
     return (int)used;
 }
 
-// Arrows or WASD steer snake 0.
+// Arrows or WASD steer; without a key the snake goes straight on.
 static int snake_human(const void *state, const PufferKeys *keys, void *action) {
     static const char letters[SNAKE_DIRECTIONS] = {'w', 's', 'a', 'd'};
     static const uint8_t arrows[SNAKE_DIRECTIONS] = {PUFFER_KEY_UP, PUFFER_KEY_DOWN, PUFFER_KEY_LEFT, PUFFER_KEY_RIGHT};
     const Snake *env = (const Snake *)state;
-    const uint32_t slot = snake_bodies(env)[0].slot & (env->ring_size - 1);
-    *(int32_t *)action = snake_ring(env, 0)[slot];
+    const int snake = keys->agent;
+    const uint32_t slot = snake_bodies(env)[snake].slot & (env->ring_size - 1);
+    *(int32_t *)action = snake_ring(env, snake)[slot];
     for (int direction = 0; direction < SNAKE_DIRECTIONS; direction++) {
         if (!keys->down[arrows[direction]] && !keys->down[(int)letters[direction]]) continue;
         *(int32_t *)action = direction;

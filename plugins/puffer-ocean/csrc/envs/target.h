@@ -306,7 +306,10 @@ static int target_text(const void *state, char *buf, size_t len) {
 static int target_human(const void *state, const PufferKeys *keys, void *action) {
     int32_t *heads = (int32_t *)action;
     (void)state;
-    const int left = keys->down['a'], right = keys->down['d'], faster = keys->down['w'], slower = keys->down['s'];
+    const int left = keys->down['a'] || keys->down[PUFFER_KEY_LEFT];
+    const int right = keys->down['d'] || keys->down[PUFFER_KEY_RIGHT];
+    const int faster = keys->down['w'] || keys->down[PUFFER_KEY_UP];
+    const int slower = keys->down['s'] || keys->down[PUFFER_KEY_DOWN];
     heads[0] = TARGET_NO_TURN + (right ? 4 : 0) - (left ? 4 : 0);
     heads[1] = TARGET_NO_THRUST + (faster ? 2 : 0) - (slower ? 2 : 0);
     return left || right || faster || slower;

@@ -116,7 +116,8 @@ typedef struct PufferCanvas {
 typedef struct PufferKeys {
     uint8_t down[128], pressed[128];  // by ASCII code (letters in lower case); arrows are 1 to 4
     float mouse_x, mouse_y;           // 0..1 of the canvas
-    uint8_t mouse;
+    uint8_t mouse, reserved;
+    uint16_t agent;  // whom they move, counted within the instance
 } PufferKeys;
 
 enum { PUFFER_KEY_UP = 1, PUFFER_KEY_DOWN = 2, PUFFER_KEY_LEFT = 3, PUFFER_KEY_RIGHT = 4 };
@@ -146,7 +147,9 @@ typedef struct PufferEnvTable {
     void (*observe)(const void *state, int32_t agent, void *obs_row, uint8_t *mask_row);  // mask_row may be NULL
     void (*draw)(const void *state, PufferCanvas *);                                      // optional
     int (*text)(const void *state, char *buf, size_t len);                                // optional: like snprintf
-    int (*human)(const void *state, const PufferKeys *, void *action);  // optional: 1 if a key gave an action
+    // Optional: what keys mean, into a zeroed action. 1: a key gave it; 0: none did, and it stands for that;
+    // -1: none did, and the game waits for one.
+    int (*human)(const void *state, const PufferKeys *, void *action);
     // Written by PUFFER_ENV(...) of vec.h, compiled inside the plugin:
     void (*step_range)(void *base, size_t stride, int64_t first, int64_t count);
     PufferVec *(*vec_new)(const PufferValue *, int64_t instances, uint64_t seed, int64_t first_index, const PufferIO *,

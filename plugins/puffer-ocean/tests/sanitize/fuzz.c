@@ -216,6 +216,7 @@ static void look(Setup *setup, PufferRng *rng) {
     }
     if (table->human != NULL) {
         PufferKeys keys = {.mouse_x = puffer_rng_uniform(rng), .mouse_y = puffer_rng_uniform(rng), .mouse = 1};
+        keys.agent = (uint16_t)puffer_rng_below(rng, setup->spaces.agents < 65536 ? setup->spaces.agents : 65536);
         void *action = array(setup->action_bytes);
         for (int i = 0; i < 128; i++) keys.down[i] = keys.pressed[i] = puffer_rng_below(rng, 8) == 0;
         table->human(state, &keys, action);
