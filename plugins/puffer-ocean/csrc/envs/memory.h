@@ -16,7 +16,8 @@ enum { MEMORY_SEQ_LEN, MEMORY_DELAY, MEMORY_NUM_PARAMS };
 
 static const PufferParam memory_params[] = {
     PUFFER_P_INT("seq_len", 1, 1, 64, 0, 0, "Bits shown at the start and wanted back at the end."),
-    PUFFER_P_INT("delay", 8, 0, 4096, 0, 0, "Silent steps between the last bit shown and the first one wanted."),
+    PUFFER_P_INT("delay", 8, 0, 4096, 0, PUFFER_LIVE,
+                 "Silent steps between the last bit shown and the first one wanted."),
 };
 
 enum { MEMORY_SCORE, MEMORY_PERF, MEMORY_RETURN, MEMORY_LENGTH, MEMORY_ILLEGAL, MEMORY_FRAC, MEMORY_NUM_LOG };
@@ -27,11 +28,12 @@ static const char *const memory_log[] = {"score",           "perf",       "episo
 typedef struct Memory {
     PufferHead head;
     int32_t seq_len, delay;
-    uint64_t bits;    // bit t of the sequence
+    uint64_t bits;    // bit t of the sequence: as many as the longest can have, whatever the delay
     int32_t tick;     // actions so far
     int32_t correct;  // bits recalled so far
     int32_t illegal;
-    int32_t answer;  // of the last step, for the picture: 1 right, -1 wrong, 0 none was wanted
+    int32_t answer;         // of the last step, for the picture: 1 right, -1 wrong, 0 none was wanted
+    int32_t pending_delay;  // LIVE, adopted by reset
 } Memory;
 
 // What the agent sees before its next action.
@@ -58,11 +60,14 @@ static size_t memory_state_size(const PufferValue *p) {
     return sizeof(Memory);
 }
 
+static void memory_set_params(void *state, const PufferValue *p) {
+    ((Memory *)state)->pending_delay = (int32_t)p[MEMORY_DELAY].i;
+}
+
 static void memory_init(void *state, const PufferValue *p, const void *shared) {
-    Memory *env = state;
     (void)shared;
-    env->seq_len = (int32_t)p[MEMORY_SEQ_LEN].i;
-    env->delay = (int32_t)p[MEMORY_DELAY].i;
+    ((Memory *)state)->seq_len = (int32_t)p[MEMORY_SEQ_LEN].i;
+    memory_set_params(state, p);
 }
 
 static void memory_observe(const void *state, int32_t agent, void *obs_row, uint8_t *mask_row) {
@@ -76,6 +81,7 @@ static void memory_reset(void *state) {
     Memory *env = state;
     const uint64_t low = puffer_rng_next(&env->head.rng), high = puffer_rng_next(&env->head.rng);
     env->head.fresh = 0;
+    env->delay = env->pending_delay;
     env->bits = high << 32 | low;
     env->tick = env->correct = env->illegal = 0;
     *(float *)puffer_obs(&env->head, 0, MEMORY_ROW) = memory_value(env);
@@ -152,7 +158,7 @@ static int memory_human(const void *state, const PufferKeys *keys, void *action)
 
 PUFFER_ENV(memory, Memory, .version = 1, .params = memory_params, .num_params = MEMORY_NUM_PARAMS,
            .log_fields = memory_log, .num_log_fields = MEMORY_NUM_LOG, .spaces = memory_spaces,
-           .state_size = memory_state_size, .init = memory_init, .reset = memory_reset, .observe = memory_observe,
-           .draw = memory_draw, .text = memory_text, .human = memory_human);
+           .state_size = memory_state_size, .init = memory_init, .set_params = memory_set_params, .reset = memory_reset,
+           .observe = memory_observe, .draw = memory_draw, .text = memory_text, .human = memory_human);
 
 #endif
