@@ -32,6 +32,8 @@ WORDS = "words"
 """Name of the words in the layout of the memory, at its start."""
 SPIN_S = 100e-6
 """How long to look again and again before sleeping: longer than the others of a batch need to finish, as a rule."""
+BRIEF_S = 20e-6
+"""The same where no core is free for it: as long as it takes to fall asleep and to be woken."""
 _LENGTH = struct.Struct("<Q")
 _LINE = 8
 """Words of a cache line; each process writes into one of its own."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from puffer_core.errors import OptionError
 from puffer_core.vector import worker
-from puffer_core.vector.links import SPIN_S, Link
+from puffer_core.vector.links import BRIEF_S, SPIN_S, Link
 from puffer_core.vector.pickling import pickled
 from puffer_core.vector.threads import one_thread_environment, one_thread_libraries
 from puffer_core.vector.worker import Task
@@ -132,8 +132,7 @@ class Processes:
         Raises:
             EndedError: If a worker, this one or another, has ended without one.
         """
-        if self._has_free_core():
-            self._spin(wanted, missing)
+        self._spin(wanted, missing, SPIN_S if self._has_free_core() else BRIEF_S)
         return self._told(wanted) or self._sleep(wanted, missing, timeout_s)
 
     def _told(self, numbers: Sequence[int]) -> list[int]:
@@ -145,9 +144,9 @@ class Processes:
         links = self.links
         return len(links) < self._num_cores or sum(link.is_at_work for link in links) < self._num_cores
 
-    def _spin(self, wanted: Sequence[int], missing: int) -> None:
+    def _spin(self, wanted: Sequence[int], missing: int, seconds: float) -> None:
         """Look for a while whether enough have a word, giving way to others in between."""
-        end = time.perf_counter() + SPIN_S
+        end = time.perf_counter() + seconds
         while len(self._told(wanted)) < missing and time.perf_counter() < end:
             os.sched_yield()
 
