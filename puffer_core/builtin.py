@@ -43,10 +43,18 @@ def puffer_vector_backends() -> list[BackendSpec]:
 
 @hookimpl
 def puffer_policies() -> list[PolicySpec]:
-    """A multi-layer perceptron for every observation that is a flat row of numbers; another for nested ones."""
+    """Encoders: for rows of numbers, nested observations, pictures and lists of entities."""
+    options = "puffer_core.policies.options"
     return [
         PolicySpec("mlp", encoder="puffer_core.policies.encoders:MLPEncoder"),
         PolicySpec("multi-input", encoder="puffer_core.policies.multi_input:make_encoder"),
+        PolicySpec("cnn", encoder="puffer_core.policies.cnn:CNNEncoder", options=f"{options}:CNNOptions"),
+        PolicySpec("impala", encoder="puffer_core.policies.impala:ImpalaEncoder", options=f"{options}:ImpalaOptions"),
+        PolicySpec(
+            "attention",
+            encoder="puffer_core.policies.attention:AttentionEncoder",
+            options=f"{options}:AttentionOptions",
+        ),
     ]
 
 

@@ -86,7 +86,7 @@ class PolicyConfig:
     """The network."""
 
     name: str = "auto"
-    """Name of the encoder; ``auto`` is ``mlp`` for rows of numbers, ``multi-input`` for nested observations."""
+    """Name of the encoder; ``auto`` is ``mlp`` for numbers, ``cnn`` for pictures, ``multi-input`` for nested ones."""
     core: Literal["none", "mingru", "lstm"] = "mingru"
     """What follows the encoder: feed-forward layers, or a recurrent core: ``mingru`` with highway, or ``lstm``."""
     hidden_size: Annotated[int, Range(1, 65536)] = 128

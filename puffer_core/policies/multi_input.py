@@ -14,6 +14,7 @@ from puffer_core.emulation.spaces import FlatBox, Leaf
 from puffer_core.policies.encoders import MLPEncoder
 from puffer_core.policies.init import uniform
 from puffer_core.policies.nativize import Nativizer
+from puffer_core.policies.pictures import Pixels, convolution, largest
 
 MOST_ONE_HOT = 1024
 """Choices of one leaf that are spelt out as zeros and a one; for more there is a table of learned vectors."""
@@ -33,8 +34,8 @@ class MultiInputEncoder(nn.Module):
     """The features of every leaf side by side, and one linear layer on all of them.
 
     Numbers are taken as they are, those of 8 bits divided by their largest bound; a Discrete or MultiDiscrete becomes
-    ones among zeros, counted from its start, or one of many choices the vector of a table; an image (uint8, three axes)
-    goes through small convolutions.
+    ones among zeros, counted from its start, or one of many choices the vector of a table; a picture, bytes or floats
+    of three axes, goes through small convolutions.
     """
 
     def __init__(self, observation_space: FlatBox, width: int, bias: bool, generator: torch.Generator) -> None:
@@ -59,7 +60,7 @@ class Numbers(nn.Module):
     def __init__(self, leaf: Leaf) -> None:
         super().__init__()
         self.size = self.active = math.prod(leaf.shape)
-        self._scale = _largest(leaf.space) if leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 1 else 1.0
+        self._scale = largest(leaf.space) if leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 1 else 1.0
 
     def forward(self, leaf: Tensor) -> Tensor:
         """Return (n, size) float32."""
@@ -106,28 +107,26 @@ class Table(nn.Module):
 
 
 class Image(nn.Module):
-    """A uint8 image, divided by 255: 3x3 convolutions, each halving it, with ReLU."""
+    """A picture, scaled as `Pixels` says: 3x3 convolutions, each halving it, with ReLU."""
 
-    def __init__(self, shape: tuple[int, ...], generator: torch.Generator) -> None:
+    def __init__(self, space: Any, generator: torch.Generator) -> None:
         super().__init__()
-        # Whichever outer axis is shorter holds the channels; the axes of a picture are longer than that.
-        self._is_channels_last = shape[2] <= shape[0]
-        channels, *sides = (shape[2], *shape[:2]) if self._is_channels_last else shape
+        self._pixels = Pixels(space)
+        channels, *sides = self._pixels.shape
         convolutions: list[nn.Conv2d] = []
         while not convolutions or max(sides) > SMALL_IMAGE:
             stride = 2 if max(sides) > SMALL_IMAGE else 1
             out = min(64, 16 * 2 ** len(convolutions))
-            convolutions.append(_convolution(channels, out, stride, generator))
+            convolutions.append(convolution(channels, out, 3, generator, stride=stride, padding=1))
             channels, sides = out, [-(-side // stride) for side in sides]
         self.conv = nn.ModuleList(convolutions)
         self.size = self.active = channels * math.prod(sides)
 
     def forward(self, leaf: Tensor) -> Tensor:
         """Return (n, size)."""
-        x = leaf.permute(0, 3, 1, 2) if self._is_channels_last else leaf
-        x = x.float() / 255.0
-        for convolution in self.conv:
-            x = torch.relu(convolution(x))
+        x: Tensor = self._pixels(leaf)
+        for layer in self.conv:
+            x = torch.relu(layer(x))
         return x.flatten(1)
 
 
@@ -137,22 +136,5 @@ def _input_of(leaf: Leaf, generator: torch.Generator) -> Any:
         sizes = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.reshape(-1)
         low, sizes = np.reshape(space.start, -1).tolist(), [int(size) for size in sizes]
         return OneHot(low, sizes) if sum(sizes) <= MOST_ONE_HOT else Table(low, sizes, generator)
-    is_image = len(leaf.shape) == 3 and leaf.dtype == np.uint8 and min(leaf.shape) > 0
-    return Image(leaf.shape, generator) if is_image else Numbers(leaf)
-
-
-def _largest(space: Any) -> float:
-    """Return the largest magnitude that a bounded leaf may hold, at least 1."""
-    if isinstance(space, spaces.MultiBinary):
-        return 1.0
-    return float(np.abs([space.low, space.high], dtype=np.int64).max(initial=1))
-
-
-def _convolution(channels: int, out: int, stride: int, generator: torch.Generator) -> nn.Conv2d:
-    convolution = nn.Conv2d(channels, out, 3, stride, padding=1)
-    with torch.no_grad():
-        bound = math.sqrt(6.0 / (9 * channels))  # keeps the variance through ReLU
-        convolution.weight.uniform_(-bound, bound, generator=generator)
-        assert convolution.bias is not None
-        convolution.bias.zero_()
-    return convolution
+    is_image = len(leaf.shape) == 3 and (leaf.dtype == np.uint8 or leaf.dtype.kind == "f") and min(leaf.shape) > 0
+    return Image(space, generator) if is_image else Numbers(leaf)

@@ -73,12 +73,16 @@ def _refresh(module: nn.Module, _: object = None) -> None:
     module._scale.copy_((module.var + EPS).rsqrt())
 
 
-def make_normalizer(space: spaces.Box) -> Normalizer:
+def make_normalizer(space: spaces.Box, encoder: nn.Module | None = None) -> Normalizer:
     """Return a normaliser of these observations that has counted nothing.
 
     Raises:
-        OptionError: If they are integers: pixels, or the bytes of a nested observation.
+        OptionError: If they are integers: pixels, or the bytes of a nested observation; or if ``encoder`` says with
+            ``reads_flags`` that some numbers must keep their values.
     """
+    if getattr(encoder, "reads_flags", False):
+        msg = "policy.normalize_observations would change the feature that says which entities are present"
+        raise OptionError(msg, hint="leave it off, or scale the other features in the environment")
     if space.dtype is None or space.dtype.kind != "f":
         msg = f"policy.normalize_observations needs observations in floating point, these are {space.dtype}"
         raise OptionError(msg, hint="leave it off: encoders scale pixels and take nested observations apart")

@@ -200,5 +200,5 @@ def make_policy(
     with torch.random.fork_rng(devices=[]):  # an encoder that draws from torch's own generator is seeded, too
         torch.manual_seed(generator.initial_seed())
         body = encoder(observation_space, config.hidden_size, config.bias, generator, **arguments)
-    normalizer = make_normalizer(observation_space) if config.normalize_observations else None
+    normalizer = make_normalizer(observation_space, body) if config.normalize_observations else None
     return Policy(body, layout, config, generator, normalizer)

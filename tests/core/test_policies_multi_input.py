@@ -96,6 +96,16 @@ def test_images_go_through_convolutions(shape: tuple[int, ...], convolutions: in
     assert encoder(torch.from_numpy(np.stack([flat.sample(), flat.sample()]))).shape == (2, 8)
 
 
+def test_floats_of_three_axes_are_a_picture_too_and_not_scaled() -> None:
+    flat = FlatBox(Dict({"image": Box(0, 1, (20, 10, 3)), "board": Box(0, 1, (3, 3, 2), np.int8)}))
+    encoder = MultiInputEncoder(flat, 8, True, seeded())
+    assert [len(list(part.parameters())) for part in encoder.inputs] == [0, 4]
+    image = encoder.inputs[1]
+    rows = torch.rand(2, 20, 10, 3, generator=seeded())
+    by_hand = torch.relu(image.conv[1](torch.relu(image.conv[0](rows.permute(0, 3, 1, 2)))))
+    assert torch.allclose(image(rows), by_hand.flatten(1), atol=1e-6)
+
+
 def test_image_is_read_the_same_whichever_axis_holds_the_channels() -> None:
     last, first = (FlatBox(Tuple([Box(0, 255, s, np.uint8), Discrete(2)])) for s in ((9, 9, 3), (3, 9, 9)))
     image = np.random.default_rng(0).integers(0, 256, (9, 9, 3), dtype=np.uint8)

@@ -109,7 +109,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path: Path) -> None:
     first, second = (make_trainer(make(lambda buf=None: Guess(buf), 8, "serial"), **ON) for _ in range(2))
     run(first, 2)
     first.save(tmp_path / "c")
-    assert second.load(tmp_path / "c")
+    assert second.load(tmp_path / "c") == ()
     run(first, 3), run(second, 3)
     for name, tensor in first.policy.state_dict().items():
         assert torch.equal(tensor, second.policy.state_dict()[name]), name
@@ -119,7 +119,7 @@ def test_first_arrivals_of_environments_that_begin_anew_are_counted(tmp_path: Pa
     first, second = (make_trainer(PartialVector(Guess, 8), **ON) for _ in range(2))
     run(first, 2)
     first.save(tmp_path / "c")
-    assert not second.load(tmp_path / "c")
+    assert any("the environments" in lost for lost in second.load(tmp_path / "c"))
     run(first, 1), run(second, 1)
     assert first.policy.normalizer.count == 8 * 25
     assert second.policy.normalizer.count == 8 * 26
