@@ -361,7 +361,9 @@ def refuse_illegal(actions: Array, space: Space, owner: str, hint: str | None = 
         return
     agent, head = (int(i) for i in np.argwhere(~legal)[0])
     allowed = f"{'a whole number ' if head in choices else ''}from {low[head]:g} to {high[head]:g}"
-    msg = f"{owner}: agent {agent}, head {head}: action {rows[agent, head]} is not {allowed}"
+    value = rows[agent, head]
+    beyond = ", or a number beyond 32 bits," if rows.dtype == np.int32 and value in (_INT32.min, _INT32.max) else ""
+    msg = f"{owner}: agent {agent}, head {head}: action {value}{beyond} is not {allowed}"
     raise EnvError(msg, hint=hint)
 
 

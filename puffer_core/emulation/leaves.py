@@ -272,6 +272,8 @@ def _choices(space: Space[Any]) -> tuple[Any, Any]:
     """Return the least and largest legal values of a discrete leaf, and (None, None) for others."""
     if isinstance(space, Discrete):
         return int(space.start), int(space.start + space.n - 1)
+    if isinstance(space, MultiBinary):
+        return 0, 1
     return (space.start, space.start + space.nvec - 1) if isinstance(space, MultiDiscrete) else (None, None)
 
 

@@ -232,6 +232,8 @@ class ActionReader:
             dtype = np.dtype(self._space.dtype)
             self._dtype = dtype if codec.is_identity else np.dtype(np.float32)
             self._low, self._high = (bound.astype(self._dtype) for bound in (self._space.low, self._space.high))
+            heads = getattr(self._space, "action_layout", ())
+            self._discrete = [i for i, head in enumerate(heads) if not head.is_continuous]
 
     def __call__(self, actions: Array) -> list[Any]:
         """Return the action of each row.
@@ -271,8 +273,18 @@ class ActionReader:
             row = int(np.argwhere(np.isnan(values))[0][0])
             msg = f"{self._owner}: agent {row}: action {actions[row]} is not a number"
             raise EnvError(msg, hint="has the policy diverged? lower the learning rate")
+        if self._discrete:
+            self._check_mixed(values)
         np.minimum(np.maximum(values, self._low, out=values), self._high, out=values)
         return values
+
+    def _check_mixed(self, actions: Array) -> None:
+        """Refuse rows whose discrete columns hold anything but a choice."""
+        chosen, low, high = actions[:, self._discrete], self._low[self._discrete], self._high[self._discrete]
+        if not ((chosen >= low) & (chosen <= high) & (chosen == np.floor(chosen))).all():
+            clipped = np.clip(actions, self._low, self._high)
+            clipped[:, self._discrete] = chosen  # what is continuous may be out of bounds
+            refuse_illegal(clipped, self._space, self._owner, hint=None)
 
     def _check(self, actions: Array) -> None:
         sizes = self._space.nvec if isinstance(self._space, MultiDiscrete) else self._space.n  # type: ignore[attr-defined]

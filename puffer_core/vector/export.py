@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -45,7 +46,7 @@ class GymnasiumVector(VectorEnv[Any, Any, Any]):
         self.single_observation_space = original_space(vector.single_observation_space)
         self.single_action_space = vector.single_action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.action_space = batch_actions(self.single_action_space, self.num_envs)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes everywhere.
@@ -128,6 +129,63 @@ def require_whole_batches(vector: Vector, what: str) -> None:
     if vector.agents_per_batch != vector.num_agents:
         msg = f"{what} steps all {vector.num_agents} agents at once, a batch of this vector has "
         raise OptionError(f"{msg}{vector.agents_per_batch}", hint="make it without batch_size")
+
+
+class _MixedActions(Box):
+    """Rows of actions that are discrete and continuous at once; samples have whole numbers where there are choices."""
+
+    def __init__(self, single: Box, count: int) -> None:
+        self._single, self._count = single, count
+        super().__init__(np.tile(single.low, (count, 1)), np.tile(single.high, (count, 1)), dtype=np.float32)
+
+    def sample(self, mask: None = None, probability: None = None) -> Array:
+        """Return a random row for each environment."""
+        return np.stack([self._single.sample() for _ in range(self._count)])
+
+    def contains(self, x: Any) -> bool:
+        """Return whether every row is an action."""
+        return super().contains(x) and all(self._single.contains(row) for row in x)
+
+    def seed(self, seed: Any = None) -> Any:
+        """Seed `sample`."""
+        return self._single.seed(seed)
+
+
+def batch_actions(space: Space, count: int) -> Space:
+    """Return the space of a batch of actions."""
+    if hasattr(space, "action_layout"):
+        return _MixedActions(space, count)  # type: ignore[arg-type]
+    return batch_space(space, count)
+
+
+def from_zero(space: Space) -> Space:
+    """Return a space with its discrete values counted from 0, those of a MultiDiscrete in one axis."""
+    if isinstance(space, Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, MultiDiscrete):
+        return MultiDiscrete(space.nvec.reshape(-1))
+    if isinstance(space, Dict):
+        return Dict({key: from_zero(part) for key, part in space.spaces.items()})
+    return Tuple([from_zero(part) for part in space.spaces]) if isinstance(space, Tuple) else space
+
+
+def values_from_zero(space: Space, values: Any) -> Any:
+    """Return values of a space as values of `from_zero`.
+
+    Args:
+        space: The space before.
+        values: One of it, or the nested arrays (n, ...) of several.
+    """
+    if isinstance(space, Discrete):
+        return values - space.start
+    if isinstance(space, MultiDiscrete):
+        shifted = values - space.start
+        return shifted.reshape(*shifted.shape[: shifted.ndim - len(space.shape)], -1)
+    if isinstance(space, Dict):
+        return {key: values_from_zero(part, values[key]) for key, part in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(values_from_zero(part, value) for part, value in zip(space.spaces, values, strict=True))
+    return values
 
 
 def original_space(space: Space) -> Space:

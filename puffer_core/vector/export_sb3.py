@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from puffer_core.env import Array
 from puffer_core.errors import EnvError, OptionError, UsageError
 from puffer_core.vector.base import Vector
-from puffer_core.vector.export import original, original_space, require_whole_batches
+from puffer_core.vector.export import from_zero, original, original_space, require_whole_batches, values_from_zero
 
 RenderMode = Literal["rgb_array"]
 
@@ -24,7 +24,8 @@ class SB3Vector(VecEnv):
     Every agent is one of them. Observations and infos are copies. The info of a row that ended has its
     ``terminal_observation``, whether it was ``TimeLimit.truncated``, and the ``episode`` that `Monitor` would tell,
     from the log: the raw return, whatever wrappers do to rewards. Observations that emulation made flat are given in
-    their original form, for ``MultiInputPolicy``.
+    their original form, for ``MultiInputPolicy``; there discrete values begin at 0 whatever their ``start``, and a
+    MultiDiscrete has one axis, since Stable-Baselines3 encodes no others.
 
     Stable-Baselines3 learns from every row at every step, so an absent agent is an error. Action masks are there for
     what asks for ``action_masks``, as sb3-contrib does.
@@ -46,7 +47,8 @@ class SB3Vector(VecEnv):
         if render_mode not in (None, "rgb_array"):
             raise OptionError(f"render_mode={render_mode!r} is not rgb_array or None")
         self.vector = vector
-        observation, action = original_space(vector.single_observation_space), vector.single_action_space
+        self._original_space = original_space(vector.single_observation_space)
+        observation, action = from_zero(self._original_space), vector.single_action_space
         self._attributes = {
             "render_mode": render_mode,
             "spec": None,
@@ -75,20 +77,24 @@ class SB3Vector(VecEnv):
 
     def step_wait(self) -> tuple[Any, Array, Array, list[dict[str, Any]]]:
         """Return observations, rewards, dones and infos of the step that was sent."""
-        vector, space = self.vector, self.vector.single_observation_space
+        vector = self.vector
         vector.recv()
         self._require_everyone()
         dones = vector.terminals | vector.truncations
         infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(self.num_envs)]
         for row in np.flatnonzero(dones).tolist():
             infos[row]["TimeLimit.truncated"] = bool(vector.truncations[row])
-            infos[row]["terminal_observation"] = original(space, vector.final_observations[row])
+            infos[row]["terminal_observation"] = self._given(vector.final_observations[row])
         for row in np.flatnonzero(vector.logged).tolist():
             infos[row] |= self._episode(row)
         return self._observations(), vector.rewards.copy(), dones, infos
 
     def _observations(self) -> Any:
-        return original(self.vector.single_observation_space, self.vector.observations)
+        return self._given(self.vector.observations)
+
+    def _given(self, rows: Array) -> Any:
+        nested = original(self.vector.single_observation_space, rows)
+        return values_from_zero(self._original_space, nested)
 
     def _episode(self, row: int) -> dict[str, Any]:
         """Return what `Monitor` tells of an episode, from a row of the log; nothing where it holds no episode."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import pickle
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 import pytest
+from fakes_sampling import sampling_env
 from fakes_spaces import boxes, discretes, nested, same
 from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from puffer_core import vector
 from puffer_core.emulation.leaves import Leaf
 from puffer_core.emulation.spaces import FlatActions, FlatBox, action_codec, observation_codec
 from puffer_core.env import check_spaces, layout_of
@@ -513,3 +516,42 @@ def test_leaf_of_a_tree_names_its_keys():
     leaf = next(leaf for leaf in FlatBox(POSE).tree.leaves() if leaf.path.endswith("[1]"))
     assert isinstance(leaf, Leaf)
     assert (leaf.keys, leaf.dtype, leaf.shape, leaf.size) == (("inv", 1), np.int8, (3,), 3)
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong", "told"),
+    [
+        (spaces.MultiBinary(2), np.array([0, 2], np.int8), r"observation is array\(\[0, 2\].*MultiBinary\(2\)"),
+        (spaces.MultiBinary(2), np.array([-1, 0], np.int8), "MultiBinary"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0, 3]), r"declared is MultiDiscrete\(\[2 3\]\)"),
+        (spaces.Discrete(2), 2, r"observation is 2, declared is Discrete\(2\)"),
+        (spaces.Dict(a=spaces.MultiBinary(1)), {"a": np.array([7], np.int8)}, r"observation\['a'\]"),
+    ],
+)
+def test_observations_out_of_range_are_refused(space: Any, wrong: Any, told: str) -> None:
+    codec = observation_codec(space)
+    row = np.zeros(codec.space.shape, codec.space.dtype)
+    codec.write(row, space.sample())
+    with pytest.raises(EnvError, match=told):
+        codec.write(row, wrong)
+
+
+@pytest.mark.parametrize("choice", [3.0, -1.0, 1.5])
+@pytest.mark.parametrize("count", [1, 2])
+def test_mixed_action_with_an_illegal_choice_is_refused(choice: float, count: int) -> None:
+    space = spaces.Dict(a=spaces.Discrete(3, start=-1), b=spaces.Box(0, 1, (1,)))
+    with vector.make(sampling_env(spaces.Box(0, 1, (2,)), space), count) as opened:
+        opened.reset()
+        actions = np.tile(np.array([1.0, 5.0], np.float32), (count, 1))  # 5 is clipped to the bound
+        opened.step(actions)
+        actions[-1, 0] = choice
+        with pytest.raises(EnvError, match=rf"head 0: action {choice} is not a whole number from 0 to 2"):
+            opened.step(actions)
+
+
+def test_action_beyond_32_bits_is_not_told_as_another() -> None:
+    for count in (1, 2):
+        with vector.make(sampling_env(spaces.Box(0, 1, (2,))), count) as opened:
+            opened.reset()
+            with pytest.raises(EnvError, match="a number beyond 32 bits, is not from 0 to 1"):
+                opened.step(np.full(count, 2**32 + 1))

@@ -10,8 +10,9 @@ import pytest
 from counter import counter_table
 from fakes_env import Count
 from fakes_partial import PartialVector
+from fakes_sampling import sampling_env
 from fakes_wrap import Coming, Nested, Tally
-from gymnasium.spaces import Box, Dict, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.utils import env_checker
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import vector as wrappers
@@ -222,3 +223,16 @@ def test_wrapped_vectors_are_exported_as_they_are_shown() -> None:
     assert observations.tolist() == [[0] * 3, [100] * 3]
     assert infos["final_obs"][0].tolist() == [3, 4, 5]
     assert infos["final_info"]["episode_return"].tolist() == [15, 15]
+
+
+def test_samples_of_mixed_actions_are_actions() -> None:
+    single = Dict(a=Discrete(3, start=-1), b=Box(0, 1, (2,)))
+    env = vector.make(sampling_env(Box(0, 1, (2,)), single), 3).to_gymnasium()
+    env.reset()
+    env.action_space.seed(0)
+    for _ in range(5):
+        actions = env.action_space.sample()
+        assert env.action_space.contains(actions)
+        env.step(actions)
+    assert not env.action_space.contains(actions + np.float32(0.5))
+    env.close()

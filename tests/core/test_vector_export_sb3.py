@@ -10,7 +10,9 @@ import pytest
 import torch
 from counter import counter_table
 from fakes_partial import PartialVector
+from fakes_sampling import sampling_env
 from fakes_wrap import Coming, Mixed, Nested, Tally
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from puffer_core import vector
 from puffer_core.errors import EnvError, OptionError, UsageError
@@ -18,6 +20,8 @@ from puffer_core.errors import EnvError, OptionError, UsageError
 sb3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
 from stable_baselines3.common.monitor import Monitor  # noqa: E402
+from stable_baselines3.common.preprocessing import preprocess_obs  # noqa: E402
+from stable_baselines3.common.utils import obs_as_tensor  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize  # noqa: E402
 
 
@@ -197,3 +201,28 @@ def test_ppo_learns_nearly_all_targets(seed: int) -> None:
         model = learn(env, 150_000, n_steps=16, gamma=0.97, learning_rate=rate, ent_coef=0.05, seed=seed)
         mean, _ = evaluate_policy(model, env, 500, deterministic=False)
         assert mean > 0.7, "random play makes -0.57, every target 1"
+
+
+@pytest.mark.parametrize(
+    ("space", "shown"),
+    [
+        (Discrete(3, start=2), Discrete(3)),
+        (MultiDiscrete([2, 3], start=[1, 5]), MultiDiscrete([2, 3])),
+        (MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [2, 2]]), MultiDiscrete([2, 3, 4, 5])),
+        (MultiBinary(3), MultiBinary(3)),
+        (Dict(a=Discrete(3, start=-1), b=Box(0, 1, (2,))), Dict(a=Discrete(3), b=Box(0, 1, (2,)))),
+    ],
+)
+def test_discrete_observations_are_counted_from_zero(space: Any, shown: Any) -> None:
+    env = vector.make(sampling_env(space), 2).to_sb3()
+    assert env.observation_space == shown
+    seen, finals = [env.reset()], []
+    for _ in range(6):
+        observations, _, _, infos = env.step(np.zeros(2, np.int64))
+        seen.append(observations)
+        finals += [info["terminal_observation"] for info in infos if "terminal_observation" in info]
+    assert len(finals) == 4
+    for batch in seen:
+        preprocess_obs(obs_as_tensor(batch, "cpu"), shown)
+    assert all(shown.contains(final) for final in finals)
+    env.close()
