@@ -14,6 +14,8 @@ from puffer_core.plugins import PluginManager, PluginState, resolve
 if TYPE_CHECKING:
     from tests.core.conftest import Site
 
+POLICIES = ["attention", "cnn", "impala", "mlp", "multi-input"]
+"""What the core itself supplies."""
 POLICY = """
     @hookimpl
     def puffer_policies():
@@ -55,7 +57,7 @@ def test_core_is_its_own_first_plugin() -> None:
     assert core.states()[0] == PluginState("core", plugins.resolve("puffer_core:__version__"), "loaded", "")
     assert core.backends.names() == ["multiprocessing", "native", "ray", "serial"]
     assert core.trainers.names() == ["torch"]
-    assert core.policies.names() == ["mlp", "multi-input"]
+    assert core.policies.names() == POLICIES
     assert core.loggers.names() == ["jsonl"]
     assert core.sweepers.names() == []
 
@@ -82,7 +84,7 @@ def test_plugin_is_imported_when_the_first_name_is_looked_up_and_once(site: Site
     found = site.manager()
     found.commands()
     assert "TOY_IMPORTS" not in os.environ
-    assert found.policies.names() == ["mlp", "multi-input"]
+    assert found.policies.names() == POLICIES
     found.states()
     assert os.environ.pop("TOY_IMPORTS") == "x"
 
@@ -96,7 +98,7 @@ def test_plugin_that_fails_to_import_is_broken_and_stops_nothing(site: Site, err
     assert (state.version, state.state) == ("1.0", "broken")
     assert ("ModuleNotFoundError" if error == "ImportError" else error) in state.reason
     assert "puffer_broken_entry.py:4" in state.reason
-    assert found.policies.names() == ["mlp", "multi-input", "net"]
+    assert found.policies.names() == [*POLICIES, "net"]
 
 
 @pytest.mark.parametrize("reason", IN_A_HOOK)
@@ -106,7 +108,7 @@ def test_plugin_that_fails_in_a_hook_is_broken_and_stops_nothing(site: Site, rea
     site.plugin("toy", POLICY.format(name="net"))
     found = site.manager()
     assert reason in state_of("broken", found).reason
-    assert found.policies.names() == ["mlp", "multi-input", "net"]
+    assert found.policies.names() == [*POLICIES, "net"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_name_claimed_by_two_plugins_is_an_error_when_used_that_names_both(site:
     with pytest.raises(PluginError, match=r"policy `net` is claimed twice: by .* other 1.0 and .* toy 1.0") as caught:
         found.policies.get("net")
     assert caught.value.hint == "leave one out: `--block-plugin other` or `--block-plugin toy`"
-    assert found.policies.names() == ["mlp", "multi-input"]
+    assert found.policies.names() == POLICIES
     assert state_of("toy", found) == PluginState("toy", "1.0", "conflict", "policy `net` is also claimed by other 1.0")
     assert site.manager(block=["other"]).policies.get("net").plugin == plugins.PluginInfo("toy", "1.0")
 
@@ -196,7 +198,7 @@ def test_name_of_the_core_stays_with_the_core(site: Site) -> None:
     site.plugin("toy", POLICY.format(name="mlp"))
     found = site.manager()
     assert str(found.policies.get("mlp").plugin).startswith("core ")
-    assert found.policies.names() == ["mlp", "multi-input"]
+    assert found.policies.names() == POLICIES
     assert "policy `mlp` is also claimed by core" in state_of("toy", found).reason
     assert state_of("core", found).state == "loaded"
 
@@ -216,7 +218,7 @@ def test_two_distributions_with_one_plugin_name_are_both_refused(site: Site) -> 
     assert reasons == {"the name `toy` is taken twice: by puffer-other 1.0 and puffer-toy 1.0"}
     with pytest.raises(UnknownNameError, match=r"unknown policy `net`; plugin toy 1.0 is in conflict: the name `toy`"):
         found.policies.get("net")
-    assert site.manager(block=["puffer-other"]).policies.names() == ["mlp", "multi-input", "net"]
+    assert site.manager(block=["puffer-other"]).policies.names() == [*POLICIES, "net"]
 
 
 def test_settings_choose_what_loads(site: Site) -> None:
@@ -243,7 +245,7 @@ def test_environment_variable_selects_plugins_and_none_when_empty(site: Site, mo
         for value, names in [("toy, other", ["net", "nut"]), ("toy", ["net"]), ("", [])]:
             monkeypatch.setenv("PUFFER_PLUGINS", value)
             plugins.configure()
-            assert plugins.manager().policies.names() == ["mlp", "multi-input", *names]
+            assert plugins.manager().policies.names() == [*POLICIES, *names]
     finally:
         plugins.configure()
 
