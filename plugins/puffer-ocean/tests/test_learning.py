@@ -64,3 +64,8 @@ def test_task_is_learnt_in_two_minutes(task, seed, tmp_path):
 def test_memory_stays_at_chance_without_a_memory(seed, tmp_path):
     result, _ = learn("memory", {"policy.core": "none"}, seed, tmp_path)
     assert result["perf"] == pytest.approx(0.5, abs=0.06)
+
+
+def test_memory_is_learnt_by_the_lstm(tmp_path):
+    result, _ = learn("memory", {"policy.core": "lstm"}, 1, tmp_path)
+    assert result["perf"] >= 0.95
