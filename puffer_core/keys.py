@@ -119,11 +119,11 @@ def parse(text: str) -> KeyMap:
     """
     entries: dict[frozenset[str], Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        left, equals, right = part.rpartition("=")
-        names = frozenset(_name(name) for name in left.split("+") if name != NOTHING) if left else frozenset()
-        numbers = [_number(part, number) for number in right.split(":")]
-        if not equals or not left:
+        left, _, right = part.rpartition("=")
+        if not left:
             raise OptionError(f"keys: `{part}` is no key and its action", hint=_EXAMPLE)
+        names = frozenset(name for name in map(_name, left.split("+")) if name != NOTHING)
+        numbers = [_number(part, number) for number in right.split(":")]
         entries[names] = numbers[0] if len(numbers) == 1 else numbers
     if not any(entries):
         raise OptionError(f"keys={text!r} names no key", hint=_EXAMPLE)
@@ -132,7 +132,7 @@ def parse(text: str) -> KeyMap:
 
 def _name(text: str) -> str:
     name = text.strip().lower()
-    if len(name) == 1 or name in NAMES:
+    if len(name) == 1 or name in (*NAMES, NOTHING):
         return name
     raise OptionError(f"keys: there is no key `{text}`", hint=f"a single character, {', '.join(NAMES)}, or {NOTHING}")
 

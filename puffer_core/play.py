@@ -24,15 +24,15 @@ from puffer_core.actors import Actor, AgentActor, RandomActor, head_sizes
 from puffer_core.config import Config
 from puffer_core.console import Reporter
 from puffer_core.emulation.spaces import action_codec
-from puffer_core.env import PufferEnv
 from puffer_core.errors import OptionError, RenderError
 from puffer_core.keys import KeyMap, Keys
 from puffer_core.native import NativeEnv
 from puffer_core.scores import SCORE_FIELDS
-from puffer_core.screens import PlayScreen, missing_display, require_window, showing_ends
+from puffer_core.screens import PlayScreen, first_environment, missing_display, require_window, showing_ends
 from puffer_core.trained import config_for, environment_seed, load_agent, require_spaces
 from puffer_core.training.job import EnvLike, locate, named
 from puffer_core.training.signals import Interrupted, StopSignals
+from puffer_core.vector.wrap.instances import EnvWrapper
 
 if TYPE_CHECKING:
     from puffer_core.vector import Vector
@@ -266,10 +266,9 @@ def _result(name: str, person: Person, view: str, rows: Sequence[Mapping[str, fl
 
 
 def _environment(envs: Vector) -> Any:
-    """Return the one environment of a vector, without the wrappers of the vector."""
-    members = getattr(envs, "members", ())
-    env = members[0].env if members else getattr(envs, "env", None)
-    return getattr(env, "unwrapped", env) if isinstance(env, PufferEnv) else env
+    """Return the one environment of a vector, without wrappers of ours."""
+    env = first_environment(envs)
+    return env.unwrapped if isinstance(env, EnvWrapper) else env
 
 
 def _native_action(env: NativeEnv, keys: Keys, agent: int) -> Any:

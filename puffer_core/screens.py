@@ -180,7 +180,7 @@ def showing_ends(envs: Vector, screen: Screen) -> Iterator[None]:
     environments that don't call, go on as they are.
     """
     watched: list[PufferEnv] = []
-    env = members[0].env if (members := getattr(envs, "members", ())) else None
+    env = first_environment(envs)
     while isinstance(env, PufferEnv):
         env.before_restart = lambda: screen.show(envs)
         watched.append(env)
@@ -194,12 +194,19 @@ def showing_ends(envs: Vector, screen: Screen) -> Iterator[None]:
 
 def frames_per_second(envs: Vector) -> float:
     """Return what the environment says, once it has drawn a frame, or `FPS`."""
-    holders: list[Any] = [getattr(envs, "env", None), *(member.env for member in getattr(envs, "members", ()))]
-    for env in holders:
-        fps = getattr(env, "frames_per_second", None)
-        if fps is None:
-            inner = getattr(env, "env", env)
-            fps = (getattr(inner, "metadata", None) or {}).get("render_fps")
-        if fps:
+    env = first_environment(envs)
+    while env is not None:
+        said = getattr(env, "frames_per_second", None)
+        if fps := said or (getattr(env, "metadata", None) or {}).get("render_fps"):
             return float(fps)
+        env = getattr(env, "env", None)
     return FPS
+
+
+def first_environment(envs: Vector) -> Any:
+    """Return the first environment of a vector, or None where it is in another process."""
+    inner: Any = envs
+    while hasattr(inner, "vector"):
+        inner = inner.vector
+    members = getattr(inner, "members", ())
+    return members[0].env if members else getattr(inner, "env", None)

@@ -71,14 +71,14 @@ class Window:
         """Write into the title bar."""
         self._pygame.display.set_caption(title)
 
-    def poll(self) -> set[str]:
-        """Take what happened since the last call; return the names of the keys that went down."""
-        pygame, went_down = self._pygame, set()
+    def poll(self) -> list[str]:
+        """Take what happened since the last call; return the names of the keys that went down, in their order."""
+        pygame, went_down = self._pygame, list[str]()
         for event in pygame.event.get() if self._canvas is not None else ():
             if event.type == pygame.QUIT:
                 self.is_open = False
             elif event.type == pygame.KEYDOWN and (name := self._names(event.key)):
-                went_down.add(name)
+                went_down.append(name)
                 self._down.add(name)
             elif event.type == pygame.KEYUP:
                 self._down.discard(self._names(event.key))
@@ -86,7 +86,7 @@ class Window:
                 self._down.clear()
             elif event.type in (pygame.VIDEORESIZE, pygame.WINDOWEXPOSED):
                 self._paint()
-        self._pressed |= went_down
+        self._pressed.update(went_down)
         return went_down
 
     def take_keys(self) -> Keys:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +15,14 @@ from fakes_env import Count, Endless, ShortOrLong
 from rich.console import Console
 from safetensors.numpy import load_file
 
-from puffer_core.actors import AgentActor
+from puffer_core.actors import AgentActor, RandomActor
 from puffer_core.console import PlainReporter
 from puffer_core.errors import OptionError, RenderError, RunError
 from puffer_core.evaluate import Play, assign, environment_seed, evaluate, play, watch
 from puffer_core.screens import Screen, TextScreen
 from puffer_core.specs import EnvSpec
 from puffer_core.training import train
+from puffer_core.training.signals import Interrupted
 from puffer_core.vector import make
 from puffer_core.video import VideoWriter
 
@@ -116,8 +119,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return train(MATCH, options=options)
 
 
-def test_evaluation_does_not_favour_short_episodes() -> None:
-    # Taking the first 32 episodes that end on 16 rows would give a mean near 2 (EV01).
+def test_ev01_evaluation_does_not_favour_short_episodes() -> None:
+    # Taking the first 32 episodes that end on 16 rows would give a mean near 2.
     with make(ShortOrLong, num_envs=16) as envs:
         found = play(cast(Script(), envs), envs, Play(32, environment_seed(42)))
     returns = found.values("score")
@@ -183,6 +186,91 @@ def test_step_cap_is_that_of_an_episode() -> None:
     assert set(found.values("score")) == {2.0}
 
 
+def test_rows_that_are_done_play_on_for_the_others_of_their_environment() -> None:
+    class Recorded(Script):
+        def act(self, observations: Any, state: Any, **options: Any) -> Any:
+            _, state = super().act(observations, state, **options)
+            return np.full(len(observations), len(self.rows) % 2, np.int32), state
+
+    script, taken = Recorded(), []
+    with make(Count, num_envs=2, env_kwargs={"limit": 4, "agents": 3}) as envs:
+        actor = AgentActor(script, envs)
+        act = actor.act
+        actor.act = lambda playing, actions: (act(playing, actions), taken.append(playing.copy()))  # type: ignore
+        found = play([actor], envs, Play(8, 0))
+    assert len(found.rows) == 8  # two rows of the first environment have a second episode
+    assert [playing.tolist() for playing in taken] == [[True] * 6] * 4 + [[True] * 3 + [False] * 3] * 4
+
+
+def test_only_counted_rows_have_episodes_of_the_evaluation() -> None:
+    with make(Count, num_envs=2, env_kwargs={"limit": 2, "agents": 2}) as envs:
+        counted = np.array([True, False, True, False])
+        actors = [AgentActor(Script(), envs, rows=np.flatnonzero(part)) for part in (counted, ~counted)]
+        found = play(actors, envs, Play(6, 0), counted=counted)
+    assert len(found.rows) == 6
+
+
+def test_an_agent_that_needs_to_know_which_it_plays_is_told() -> None:
+    class Typed(Script):
+        policy = type("Policy", (), {"needs_agents": True})
+
+        def act(self, observations: Any, state: Any, *, agents: Any, **options: Any) -> Any:
+            self.agents = agents
+            return super().act(observations, state, **options)
+
+    script = Typed()
+    with make(Count, num_envs=2, env_kwargs={"agents": 3}) as envs:
+        envs.reset(0)
+        AgentActor(script, envs, rows=np.array([1, 2, 4])).act(np.ones(6, np.bool_), envs.actions.copy())
+    assert script.agents.tolist() == [1, 2, 1]
+
+
+def test_random_actors_draw_every_legal_action() -> None:
+    class Masked(Count):
+        has_action_mask = True
+
+    with make(Masked, num_envs=3) as envs:
+        envs.reset(0)
+        assert envs.action_mask is not None
+        envs.action_mask[:] = [[1, 1], [0, 1], [1, 0]]
+        actor, actions = RandomActor(envs, np.arange(3), 5), np.zeros_like(envs.actions)
+        drawn = []
+        for _ in range(40):
+            actor.act(np.ones(3, np.bool_), actions)
+            drawn.append(actions.tolist())
+    assert [set(column) for column in zip(*drawn, strict=True)] == [{0, 1}, {1}, {0}]
+
+
+def test_what_check_raises_ends_the_evaluation_between_two_steps() -> None:
+    calls: list[int] = []
+
+    def check() -> None:
+        calls.append(len(calls))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    with make(Endless, num_envs=2) as envs:
+        with pytest.raises(KeyboardInterrupt):
+            play(cast(Script(), envs), envs, Play(2, 0), check=check)
+        assert envs.members[0].env.time == 3
+
+
+def test_a_signal_stops_an_evaluation_that_is_held(trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    module = sys.modules["puffer_core.evaluate"]
+
+    def load(*_: Any) -> Script:
+        os.kill(os.getpid(), signal.SIGINT)
+        return Script()
+
+    monkeypatch.setattr(module, "load_agent", load)
+    monkeypatch.setattr(module, "require_spaces", lambda *_: None)
+    with pytest.raises(Interrupted, match="stopped by SIGINT") as caught:
+        evaluate(MATCH, load=trained["run_dir"], episodes=20)
+    assert caught.value.exit_code == 130
+    assert signal.getsignal(signal.SIGINT) == before
+
+
 def test_masked_rows_that_are_done_take_legal_actions_only() -> None:
     with make(Picky, num_envs=16) as envs:
         found = play(cast(Obedient(), envs), envs, Play(16, environment_seed(5)))
@@ -231,6 +319,8 @@ def test_evaluate_warns_about_the_step_cap(trained: dict[str, Any], capsys: pyte
     ("arguments", "error", "match"),
     [
         ({"episodes": 0}, OptionError, "episodes=0 is less than 1"),
+        ({"episodes": 10**12}, OptionError, "episodes=1,000,000,000,000 is more than 10,000,000"),
+        ({"max_steps": 0}, OptionError, "max_steps=0 is less than 1"),
         ({"render": "movie"}, OptionError, "render='movie' is not one of none, ansi, video, human"),
         ({"options": {"train.gamma": "0.5"}}, OptionError, "--train.gamma` has no meaning here"),
         ({"options": {"vec.num_envs": "2"}}, OptionError, "--vec.num-envs` has no meaning here"),
@@ -252,16 +342,20 @@ def test_evaluate_refuses_a_run_of_another_environment(trained: dict[str, Any]) 
         evaluate(EnvSpec("fake/count", make="fakes_env:Count"), load=trained["run_dir"])
 
 
-@pytest.mark.parametrize(
-    ("display", "match"), [("", "no display to open a window on"), (":0", "not part of this version")]
-)
-def test_render_human_explains(
-    trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch, display: str, match: str
-) -> None:
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    monkeypatch.setenv("DISPLAY", display)
-    with pytest.raises(RenderError, match=match):
+def test_render_human_needs_a_display(trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(RenderError, match="render=human: there is no display to open a window on"):
         evaluate(MATCH, load=trained["run_dir"], render="human")
+
+
+def test_render_human_shows_the_episodes_in_a_window(trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pygame", reason="the extra `window` is not installed")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    result = evaluate(MATCH, load=trained["run_dir"], render="human", episodes=1)
+    assert (result["episodes"], result["unfinished"]) == (1, 0)
+    assert list(result) == KEYS
 
 
 def test_render_ansi_needs_a_text(trained: dict[str, Any]) -> None:
