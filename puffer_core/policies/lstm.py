@@ -3,10 +3,11 @@
     [i, f, g, o] = W [x, h_prev] + b       i, f, o through sigmoid, g through tanh
     c = f c_prev + i g                     h = o tanh(c)
 
-The step is one matrix product on x and h side by side; both forms use the same weights. Training takes the steps of a
-segment one by one, since each needs the h of the one before; what does not depend on time, the factors of the gradient
-and the products for the weights, is done for all steps at once, by hand. On a CPU sigmoid is six times faster than
-tanh, hence tanh(x) = 2 sigmoid(2x) - 1. Sizes: H steps, S segments, D width; everything is time-major.
+Both forms use the same weights, in one matrix for x and h side by side, so that a step has one matrix product. Training
+takes the steps of a segment one by one, since each needs the h of the one before; what does not depend on time, the
+factors of the gradient and the products for the weights, is done for all steps at once, by hand. On a CPU sigmoid is
+six times faster than tanh, hence tanh(x) = 2 sigmoid(2x) - 1. Sizes: H steps, S segments, D width; everything is
+time-major.
 """
 
 from __future__ import annotations
