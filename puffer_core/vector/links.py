@@ -167,12 +167,12 @@ class Link:
         """Let no access of memory pass another across this line.
 
         What follows the taking of a lock stays behind it, and what precedes the giving back stays before it; two in a
-        row keep both apart.
+        row keep both apart. Ctrl-C may leave the lock taken: nobody waits for it, and the next one gives it back.
         """
         lock = self._lock
-        lock.acquire()
+        lock.acquire(False)
         lock.release()
-        lock.acquire()
+        lock.acquire(False)
         lock.release()
 
     def _read(self, length: int) -> bytes:

@@ -91,6 +91,14 @@ def test_the_bytes_of_an_object_are_no_wake_up(ends):
     assert parent.get_object() == "text"
 
 
+def test_a_fence_that_was_interrupted_stops_nobody(ends):
+    parent, worker = ends
+    parent._lock.acquire()
+    parent.put()
+    assert worker.is_told
+    assert not parent._lock.locked()
+
+
 def test_a_closed_pipe_is_the_end(ends):
     parent, worker = ends
     os.close(parent.writer)
