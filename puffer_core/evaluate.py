@@ -126,6 +126,7 @@ def evaluate(
         how = Play(_count(episodes, config, render), environment_seed(seed), greedy, _at_least_one(max_steps=max_steps))
         agent = load_agent(checkpoint, config, seed)
         instances = _instances(config, spec, name, how, render)
+        _raise_if(signals)
         with vector.open_vector(config, spec, name=name, num_envs=instances) as envs, OneThreadPerOperation():
             require_spaces(agent, envs, name)
             cast, check = [AgentActor(agent, envs, greedy)], lambda: _raise_if(signals)

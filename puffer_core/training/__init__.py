@@ -207,7 +207,8 @@ class _Command:
         except KeyboardInterrupt as error:
             session.status = "interrupted"
             self._write_result(self.result)
-            raise Interrupted(self._signals.number or signal.SIGINT, self.result) from error
+            number = getattr(error, "number", self._signals.number or signal.SIGINT)
+            raise Interrupted(number, self.result) from error
         self.result |= {key: found[key] for key in ("score", "score_stderr", "episodes")}
         session.status = session.outcome
         self._reporter.show(session.snapshot, force=True)
