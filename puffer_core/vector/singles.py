@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from puffer_core.emulation.gymnasium import GymnasiumPufferEnv
-from puffer_core.emulation.values import LARGEST
+from puffer_core.emulation.values import LARGEST, BoxWriter
 from puffer_core.env import Array, PufferEnv
 from puffer_core.errors import EnvError
 
+_LARGE = 4096
+"""Bytes of an observation from which each is copied at once: a few fill the cache that it was just written in."""
 _ODD = (TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError, BufferError)
 
 
@@ -37,6 +39,8 @@ class SingleAgents:
         )
         self._observations, self._finals = arrays["observations"], arrays["final_observations"]
         self._reader, self._write_all = envs[0].reader, envs[0].writer.bind_all(arrays["observations"])
+        is_large = isinstance(envs[0].writer, BoxWriter) and self._observations[0].nbytes >= _LARGE
+        self._rows = list(self._observations) if is_large else []
         self.refresh()
 
     @classmethod
@@ -72,12 +76,15 @@ class SingleAgents:
             EnvError: If an action is illegal or a result is wrong; the text names the environment.
         """
         given = self._reader(actions) if given is None else given
-        results = [step(action) for step, action in zip(self._steps, given, strict=True)]
+        if self._rows:
+            results, is_written = self._step_large(given)
+        else:
+            results, is_written = [step(action) for step, action in zip(self._steps, given, strict=True)], False
         infos: Sequence[Any]
         try:
             observations, rewards, *flags, infos = zip(*results, strict=True)
             has_infos = any(infos)
-            rows = self._write(observations, rewards, flags)
+            rows = self._write(None if is_written else observations, rewards, flags)
         except _ODD:
             rows = None
         if rows is None:
@@ -91,13 +98,37 @@ class SingleAgents:
             return ended, []
         return ended, [(row, self._envs[row].as_info(info)) for row, info in enumerate(infos) if info]
 
-    def _write(self, observations: Sequence[Any], rewards: Sequence[Any], flags: list[Any]) -> Iterable[int] | None:
-        """Write what all of them returned; return the rows that ended, or None where each row has to be looked at."""
+    def _step_large(self, given: list[Any]) -> tuple[list[Any], bool]:
+        """Step every environment, and copy each observation at once; return the results, and whether all were copied.
+
+        A result holds its row instead of the observation then, of which the memory serves the next one.
+        """
+        results: list[Any] = []
+        is_written, shape, dtype = True, self._rows[0].shape, self._rows[0].dtype
+        for step, action, row in zip(self._steps, given, self._rows, strict=True):
+            result = step(action)
+            seen = result[0] if type(result) is tuple and result else None
+            if type(seen) is np.ndarray and seen.dtype == dtype and seen.shape == shape:
+                row[...] = seen
+                result = (row, *result[1:])
+            else:
+                is_written = False
+            results.append(result)
+            del result, seen
+        return results, is_written
+
+    def _write(
+        self, observations: Sequence[Any] | None, rewards: Sequence[Any], flags: list[Any]
+    ) -> Iterable[int] | None:
+        """Write what all of them returned; return the rows that ended, or None where each row has to be looked at.
+
+        Without ``observations`` they are written.
+        """
         # No reward is larger than this, and it is not a number where one of them is none.
         if len(flags) not in (1, 2) or not math.hypot(*rewards) <= LARGEST:
             return None
         self._rewards[:] = rewards
-        if not self._write_all(observations):
+        if observations is not None and not self._write_all(observations):
             return None
         ended: list[int] = []
         for column in flags:
