@@ -95,3 +95,11 @@ def shortened(value: object, limit: int = 80) -> str:
         return "an integer of thousands of digits" if isinstance(value, int) else type(value).__name__
     half = (limit - 3) // 2
     return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says; one whose text can't be made must not hide where it came from."""
+    try:
+        return str(error)
+    except Exception as mistake:
+        return f"(its text can't be made: {type(mistake).__name__})"

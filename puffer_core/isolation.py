@@ -36,7 +36,7 @@ def isolated(plugin: Plugin) -> Iterator[None]:
     A person's Ctrl-C is passed on, a `KeyboardInterrupt` of the plugin's own is not. What it prints goes to stderr, so
     that the one object of ``--json`` stays alone on stdout.
     """
-    with redirect_stdout(sys.stderr), _ctrl_c() as pressed:
+    with redirect_stdout(sys.stderr), noting_ctrl_c() as pressed:
         try:
             yield
         except BaseException as error:
@@ -160,7 +160,7 @@ def bind(function: Callable[..., object], wanted: Sequence[str]) -> Hook:
 
 
 @contextmanager
-def _ctrl_c() -> Iterator[list[int]]:
+def noting_ctrl_c() -> Iterator[list[int]]:
     """Yield a list that is no longer empty once a person pressed Ctrl-C."""
     pressed: list[int] = []
     previous = signal.getsignal(signal.SIGINT)

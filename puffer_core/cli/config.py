@@ -12,8 +12,8 @@ from puffer_core.config.options import parse, split_command
 from puffer_core.config.schema import Origin
 from puffer_core.config.sections import split
 from puffer_core.config.values import render
-from puffer_core.errors import PufferError
-from puffer_core.plugins import find_env
+from puffer_core.errors import OptionError, PufferError, UnknownNameError
+from puffer_core.plugins import find_env, manager
 
 
 @click.group("config")
@@ -40,14 +40,38 @@ command.add_command(show)
 
 
 def resolve(env: str, file: str | None, options: dict[str, str]) -> tuple[Config, str | None]:
-    """Return the configuration, decided as `puffer run` decides it; where that fails, undecided, and a note why."""
+    """Return the configuration, decided as `puffer run` decides it; where that fails, undecided, and a note why.
+
+    Raises:
+        OptionError: If a value is illegal, as `puffer run` does.
+        UnknownNameError: If something has an unknown name.
+    """
     from puffer_core.training.job import prepare
 
     config = load(env, file=file, options=options)
     try:
-        return prepare(env, file=file, options=options).job.config, None
+        decided = prepare(env, file=file, options=options).job.config
+        _require_names(decided)
+        return decided, None
+    except (OptionError, UnknownNameError):
+        raise
     except PufferError as error:
-        return config, f"`puffer run` would fail: {error}"
+        return config, f"`puffer run` would fail: {error}" + (f" ({error.hint})" if error.hint else "")
+
+
+def _require_names(config: Config) -> None:
+    """Look up the names that `puffer run` looks up later than this.
+
+    Raises:
+        UnknownNameError: If no plugin supplies one of them.
+    """
+    found = manager()
+    for logger in config.base.logger:
+        found.loggers.get(logger)
+    if config.policy.name != "auto":
+        found.policies.get(config.policy.name)
+    if config.vec.backend != "auto":
+        found.backends.get(config.vec.backend)
 
 
 def as_text(config: Config) -> str:

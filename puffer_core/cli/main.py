@@ -1,6 +1,7 @@
 """The `puffer` command: finds the command, runs it, and prints a person's mistake as ``error:`` and ``hint:``.
 
-Exit codes: 0 done, 1 a bug (with its traceback) or a failed check, 2 a person's mistake, 130 after Ctrl-C.
+Exit codes: 0 done, 1 a bug, here or in an environment (with its traceback), or a failed check, 2 a person's mistake,
+130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
 from puffer_core import plugins
-from puffer_core.errors import PufferError, did_you_mean
+from puffer_core.errors import PufferError, WorkerError, did_you_mean
+from puffer_core.isolation import noting_ctrl_c
 
 COMMANDS = {
     "run": ("puffer_core.cli.run:command", "Train an agent, evaluate it and say where it is: the whole job."),
@@ -95,6 +99,12 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = list(sys.argv[1:] if args is None else args) or ["--help"]
+    with _stdout_kept("--json" in words), noting_ctrl_c() as pressed:
+        return _run(words, pressed)
+
+
+def _run(words: list[str], pressed: list[int]) -> int:
+    """Run the command line ``words``; ``pressed`` is no longer empty once a person pressed Ctrl-C."""
     try:
         with cli.make_context("puffer", words) as context:
             result = cli.invoke(context)
@@ -103,6 +113,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (KeyboardInterrupt, click.Abort) as stop:
+        if type(stop) is KeyboardInterrupt and not pressed:
+            traceback.print_exception(stop)
+            click.echo("error: KeyboardInterrupt was raised by the code above, nobody pressed Ctrl-C", err=True)
+            return 1
         return int(getattr(stop, "exit_code", 130))
     except BrokenPipeError:
         if not _reader_is_gone():
@@ -112,6 +126,9 @@ def main(args: Sequence[str] | None = None) -> int:
         if not _is_of_stdout(error):
             raise
         return _report(f"stdout can't be written: {error.strerror}", "is the disk full?")
+    except WorkerError as error:
+        _report(str(error), error.hint)
+        return 1
     except PufferError as error:
         return _report(str(error), error.hint)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -123,6 +140,33 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _report(error.format_message(), None)
     return result if type(result) is int else 0
+
+
+@contextmanager
+def _stdout_kept(is_wanted: bool) -> Iterator[None]:
+    """Send to stderr what anything writes to the descriptor of stdout past `sys.stdout`, as libraries in C do.
+
+    The one object of ``--json`` then stays alone on stdout.
+    """
+    before = sys.__stdout__
+    if not is_wanted or before is None or before is not sys.stdout or before.fileno() != 1:
+        yield
+        return
+    own = os.dup(1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # stderr is closed
+        os.close(own)
+        yield
+        return
+    with os.fdopen(own, "w", encoding=before.encoding, errors=before.errors) as sys.stdout:
+        try:
+            yield
+        finally:
+            before.flush()
+            os.dup2(own, 1)
+            sys.stdout, kept = before, sys.stdout
+            kept.flush()
 
 
 def take_plugin_options(args: Sequence[str]) -> tuple[bool, list[str], list[str]]:

@@ -69,7 +69,7 @@ class VecConfig:
     """Worker processes of a backend that has them; more than 1 makes ``backend = auto`` choose one."""
     batch_size: CountOrAuto = "auto"
     """Environment objects per batch of a backend with workers; fewer than ``num_envs`` makes ``auto`` choose one."""
-    num_threads: CountOrAuto = "auto"
+    num_threads: Annotated[int | Auto, Range(1, 256)] = "auto"
     """Threads that step environments in C; ``auto`` is one per physical core."""
     zero_copy: bool = True
     """Hand out contiguous blocks of workers without copying; off is fully asynchronous and needs workers."""
@@ -117,7 +117,7 @@ class TrainConfig:
     """Transitions per gradient step; a multiple of ``horizon``."""
     max_minibatch_size: Count = 32768
     """Transitions that go through the network at once; a larger minibatch accumulates gradients (torch)."""
-    replay_ratio: Positive = 1.0
+    replay_ratio: Annotated[float, Range(0.0, 1000.0, low_open=True)] = 1.0
     """How often a transition is trained on; a rollout gives floor(ratio x batch / minibatch) gradient steps."""
     optimizer: Literal["muon", "adam"] = "muon"
     """``muon`` orthogonalises the update of every matrix; ``adam`` is often better for small problems."""

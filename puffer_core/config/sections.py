@@ -18,6 +18,9 @@ from puffer_core.specs import TABLE, EnvSpec
 NUM_ENVS = Kind("int", Range(1, INT64_MAX), ("auto",))
 """The kind of ``env.num_envs`` of an environment in C: how many instances one vector holds."""
 
+_FEW = 16
+"""Sections with so many keys are listed whole where none of them is close to the one that was typed."""
+
 ABSENT = {
     "constellation": "puffer-constellation",
     "native": "puffer-cuda",
@@ -147,7 +150,8 @@ class Keys:
         if elsewhere:
             return UnknownKeyError(join(elsewhere[0], name))
         near = nearest_key(name, known)
-        return UnknownKeyError(join(section, near) if near else None)
+        note = f"section [{section}] has {', '.join(known)}" if section != "base" and 0 < len(known) <= _FEW else None
+        return UnknownKeyError(join(section, near) if near else None, note)
 
 
 def params_of(spec: EnvSpec) -> Params:

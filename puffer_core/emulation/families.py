@@ -9,6 +9,7 @@ import inspect
 import os
 import pkgutil
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+from puffer_core.emulation.forms import import_from_here
 from puffer_core.errors import EnvError, OptionError, PufferError, UnknownNameError, closest_names, shortened
 from puffer_core.names import resolve_spelling, split_version
 
@@ -46,12 +48,13 @@ def make_gym(name: str, /, **kwargs: Any) -> Any:
 
     Args:
         name: An id, in any case and with ``-`` or ``_``; without a version the newest is meant. ``module:id`` imports a
-            module that registers it.
+            module that registers it, from the current folder too.
         **kwargs: Of `gymnasium.make`.
 
     Raises:
         UnknownNameError: If there is none; the text gives Gymnasium's reason, the hint the closest names.
-        EnvError: If a package that it needs is missing; the hint gives what to install.
+        EnvError: If a package that it needs is missing (the hint gives what to install), or what is registered is no
+            environment.
         OptionError: If it takes no such argument.
     """
     import gymnasium
@@ -63,7 +66,10 @@ def make_gym(name: str, /, **kwargs: Any) -> Any:
         return gymnasium.make(spec, disable_env_checker=True, **kwargs)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise _lacking(f"gym/{spec.id}", error, _gym_package(spec, error)) from error
-    except TypeError as error:
+    except gymnasium.error.Error as error:
+        raise EnvError(f"gym/{spec.id} can't be made: {error}") from error
+    except (TypeError, AttributeError) as error:
+        _refuse_entry(f"gym/{spec.id}", spec.entry_point, error)
         _refuse_argument(f"gym/{spec.id}", error, kwargs, _constructor(spec.entry_point))
 
 
@@ -73,10 +79,7 @@ def _gym_spec(name: str) -> Any:
 
     module, colon, rest = name.rpartition(":")
     if colon:
-        try:
-            import_module(module)
-        except ImportError as error:
-            raise EnvError(f"gym/{name}: module `{module}` can't be imported: {error}") from error
+        _import_registering(name, module)
     found = resolve_spelling(rest, list_gym())
     if found is not None:
         return gymnasium.registry[found]
@@ -85,6 +88,27 @@ def _gym_spec(name: str) -> Any:
     except gymnasium.error.Error as error:
         reason = str(error).rstrip(".")
     raise UnknownNameError(f"unknown environment `gym/{name}`: {reason}", hint=_closest("gym", rest, list_gym()))
+
+
+def _import_registering(name: str, module: str) -> None:
+    """Import the module of ``module:id``."""
+    if not re.fullmatch(r"\w+(\.\w+)*", module):
+        msg = f"gym/{name}: `{module}` is not the name of a module"
+        raise OptionError(msg, hint="write `gym/ID`, or `gym/module:ID` for what a module registers")
+    try:
+        import_from_here(module)
+    except (Exception, SystemExit) as error:
+        reason = traceback.format_exception_only(error)[-1].strip()
+        raise EnvError(f"gym/{name}: module `{module}` can't be imported: {reason}") from error
+
+
+def _refuse_entry(name: str, entry_point: Any, error: Exception) -> None:
+    """Raise an error where what is registered is not there, or makes something else than an environment."""
+    made = _constructor(entry_point)
+    if made is None:
+        raise EnvError(f"{name} is registered as `{entry_point}`, which is not there") from error
+    if "must inherit from the gymnasium.Env class" in str(error):
+        raise EnvError(f"{name} is registered as {entry_point}, which makes no environment: {error}") from error
 
 
 def _as_registered(name: str) -> str:
@@ -274,7 +298,7 @@ def _lacking(name: str, error: Exception, package: str | None) -> PufferError:
     return EnvError(f"{name} can't be made, something that it needs is missing: {error}", hint=hint)
 
 
-def _refuse_argument(name: str, error: TypeError, kwargs: dict[str, Any], make: Callable[..., Any] | None) -> NoReturn:
+def _refuse_argument(name: str, error: Exception, kwargs: dict[str, Any], make: Callable[..., Any] | None) -> NoReturn:
     """Raise an error for an argument that an environment does not take, and others as they are."""
     match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if match is None or match[1] not in kwargs:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from puffer_core.env import DECLARED, PufferEnv
+
+
+def import_from_here(name: str) -> ModuleType:
+    """Import a module, which is looked up from the current folder too, as ``python -m`` does."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return import_module(name)
 
 
 def is_puffer(env: object) -> bool:

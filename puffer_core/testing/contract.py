@@ -20,7 +20,7 @@ import numpy as np
 import puffer_core
 from puffer_core.emulation.forms import accepts, is_pettingzoo, is_puffer, is_single
 from puffer_core.env import Array, PufferEnv, Step
-from puffer_core.errors import PufferError, UsageError, shortened
+from puffer_core.errors import PufferError, UsageError, shortened, text_of
 from puffer_core.native import NativeEnv
 from puffer_core.testing.rollouts import random_actions
 from puffer_core.vector import Source, source_of
@@ -78,7 +78,7 @@ def described(error: BaseException) -> str:
     """Return class, text and place of an exception: the last line that is not the core's, where there is one."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_CORE)]
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    text = f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
     if not frames:
         return text
     frame = (own or frames)[-1]

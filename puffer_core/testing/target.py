@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from puffer_core.emulation.forms import import_from_here
 from puffer_core.errors import EnvError, OptionError, UnknownNameError, did_you_mean
 from puffer_core.testing.contract import described
 
@@ -54,10 +54,8 @@ def _is_declared(text: str) -> bool:
 
 
 def _load_module(name: str) -> ModuleType:
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
-        return import_module(name)
+        return import_from_here(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise EnvError(f"module `{name}` can't be imported: {described(error)}") from error

@@ -109,7 +109,8 @@ def _planned(job: Job, trainer: TrainerSpec, notes: tuple[str, ...], *, is_resum
 def describe_job(spec: EnvSpec, name: str, config: Config) -> Job:
     """Return the job of ``config``: its spaces are from the C table or a Python environment that is opened for it."""
     params = {key: value for key, value in config.env.items() if not (spec.table and key == "num_envs")}
-    observations, actions, agents, table = vector.describe(name if spec.is_family else spec, params, config.wrap)
+    opened = name if spec.is_family else spec
+    observations, actions, agents, table = vector.describe(opened, params, config.wrap, config.vec.timeout or None)
     from puffer_core.policies.choice import choose_encoder  # its package imports torch
 
     config = replace(config, policy=choose_encoder(config.policy, observations))

@@ -28,7 +28,7 @@ from puffer_core.vector.ray import Ray
 from puffer_core.vector.ray import supports as ray_supports
 from puffer_core.vector.serial import Serial
 from puffer_core.vector.serial import supports as serial_supports
-from puffer_core.vector.source import Source, source_of
+from puffer_core.vector.source import Source, source_of, with_timeout
 from puffer_core.vector.wrap import checked, wrap_sources, wrap_vector, wrapped_spaces
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def make(
     seed, first_index = check_seed(seed), check_index(first_index)
     options = _worker_options(start_method, timeout, sync_traj)
     wrap = checked(wrap)
+    env = with_timeout(env, timeout)
     if wrap:
         env = wrap_sources(env, params, wrap)
     if not isinstance(backend, str) and not callable(backend):
@@ -189,16 +190,21 @@ def open_vector(
 
 
 def describe(
-    env: Any, params: Mapping[str, object] | None = None, wrap: Mapping[str, object] | None = None
+    env: Any,
+    params: Mapping[str, object] | None = None,
+    wrap: Mapping[str, object] | None = None,
+    timeout: float | None = None,
 ) -> tuple[Space, Space, int, object | None]:
     """Return observation space, action space, agents per environment, and the capsule of an environment in C.
 
-    An environment in Python is opened and closed for it. The spaces are those behind the wrappers in ``wrap``.
+    An environment in Python is opened and closed for it, which may take ``timeout`` seconds each. The spaces are those
+    behind the wrappers in ``wrap``.
 
     Raises:
         OptionError: If a wrapper can't be applied.
+        WorkerError: If opening takes longer.
     """
-    source, wrap = source_of(env, params), checked(wrap)
+    source, wrap = with_timeout(source_of(env, params), timeout), checked(wrap)
     if wrap:
         source = wrap_sources(source, None, wrap)
     observation, action, agents = source.spaces

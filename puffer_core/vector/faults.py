@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from puffer_core.errors import PufferError, WorkerError, shortened
+from puffer_core.errors import PufferError, WorkerError, shortened, text_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Fault:
     def of(cls, error: BaseException, position: int | None = None) -> Fault:
         """Describe an exception."""
         trace = "".join(traceback.format_exception(error))
-        return cls(type(error).__qualname__, str(error), trace, position, _pickled(error))
+        return cls(type(error).__qualname__, text_of(error), trace, position, _pickled(error))
 
     def as_error(self, owner: str, where: Callable[[int | None], str]) -> PufferError:
         """Return what the parent raises.

@@ -99,7 +99,7 @@ class Multiprocessing(WorkerVector):
         super().__init__(sources[0].name, seed, strict=strict, timeout=timeout)
         batch = self._divide(num_envs, num_workers, batch_size, zero_copy, sync_traj, cores())
         self._debug = os.environ.get("PUFFER_DEBUG") == "1" if debug is None else debug
-        self._declare(Rows.of_source(sources[0]))
+        self._declare(Rows.of_source(sources[0], timeout))
         self._layout = {**words_layout(self.num_workers), **self.rows.layout(num_envs)}
         self._infos: dict[int, Infos] = {}
         self._deadlines: dict[int, float] = {}

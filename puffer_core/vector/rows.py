@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,10 +47,19 @@ class Rows:
         )
 
     @classmethod
-    def of_source(cls, source: Source) -> Rows:
-        """Return the rows of an environment, opened and closed for it unless it is open already."""
+    def of_source(cls, source: Source, timeout: float | None = None) -> Rows:
+        """Return the rows of an environment, opened and closed for it unless it is open already.
+
+        Args:
+            source: The environment.
+            timeout: Seconds that this may take; None is what the source has.
+
+        Raises:
+            WorkerError: If it takes longer.
+        """
+        source = source if timeout is None else replace(source, timeout=timeout)
         table, instances = source.table, source.instances
-        env = source.open() if table is None else NativeEnv(table, source.params, num_envs=instances)
+        env = source.open_to_look() if table is None else NativeEnv(table, source.params, num_envs=instances)
         rows = cls.of(env)
         source.close_opened(env)
         return rows

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -12,10 +14,16 @@ from puffer_core.abi import open_table
 from puffer_core.emulation import adapt
 from puffer_core.emulation.forms import accepts, argument_names, is_environment, not_taken
 from puffer_core.env import PufferEnv, Space
-from puffer_core.errors import EnvError, OptionError, did_you_mean
+from puffer_core.errors import EnvError, OptionError, PufferError, WorkerError, did_you_mean, shortened
 from puffer_core.native import spaces_of
 from puffer_core.specs import EnvSpec
+from puffer_core.vector.bounded import within
 from puffer_core.vector.counts import check_count, is_auto
+
+CLOSE_S = 10.0
+"""How long closing an environment that was only looked at may take where no timeout was given."""
+_REFUSALS = (ValueError, TypeError, AssertionError, AttributeError, LookupError, ArithmeticError)
+"""With which a constructor may refuse the value of a parameter."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class Source:
         wraps: What goes around each environment in Python, the innermost first (`puffer_core.vector.wrap`).
         target: Where the capsule is found, ``"module:attribute"``: with it, the source can be sent to another process.
         instance: An environment in Python that is there already, or None.
+        timeout: Seconds that opening one to look at it may take, and closing it again; None is any time to open.
     """
 
     name: str
@@ -43,6 +52,7 @@ class Source:
     wraps: tuple[Callable[[PufferEnv], PufferEnv], ...] = ()
     target: str | None = None
     instance: Any = None
+    timeout: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is sent to another process: a capsule is found again there.
@@ -68,17 +78,32 @@ class Source:
         if self.table is not None:
             observation, action, agents, _ = spaces_of(self.table, self.params)
             return observation, action, agents
-        env = self.open()
+        env = self.open_to_look()
         spaces = env.single_observation_space, env.single_action_space, int(env.num_agents)
         self.close_opened(env)
         return spaces
+
+    def open_to_look(self) -> PufferEnv:
+        """Return one Python environment that is not going to be stepped, within `timeout`.
+
+        Raises:
+            WorkerError: If it takes longer.
+        """
+        try:
+            return within(self.timeout, self.open)
+        except TimeoutError:
+            msg = f"{self.name}: the environment has not opened within {self.timeout} s"
+            raise WorkerError(msg, hint="a `timeout` that is longer gives it more time") from None
 
     def close_opened(self, env: PufferEnv) -> None:
         """Close an environment that was opened to look at it; one that can't be closed is still good for that."""
         if self.instance is not None:
             return
+        limit_s = CLOSE_S if self.timeout is None else self.timeout
         try:
-            env.close()
+            within(limit_s, env.close)
+        except TimeoutError:
+            warnings.warn(f"{self.name}: close has not returned within {limit_s} s", stacklevel=2)
         except Exception as error:
             warnings.warn(f"{self.name}: close raised {type(error).__name__}: {error}", stacklevel=2)
 
@@ -120,7 +145,7 @@ class Source:
         assert self.make is not None
         self.check_params(self.params)
         given = {} if buf is None or not self.takes_buffers else {"buf": buf}
-        made = self.make(**self.params, **given)
+        made = self._made(given)
         try:
             return self._adapted(made, buf)
         except (EnvError, OptionError):
@@ -128,11 +153,48 @@ class Source:
                 made.close()
             raise
 
+    def _made(self, given: Mapping[str, Any]) -> Any:
+        """Return what ``make`` makes.
+
+        Raises:
+            OptionError: If it refuses a parameter: it raises with it, and not without it.
+        """
+        assert self.make is not None
+        try:
+            return self.make(**self.params, **given)
+        except _REFUSALS as error:
+            refused = [] if isinstance(error, PufferError) else [key for key in self.params if self._opens_without(key)]
+            if not refused:
+                raise
+            values = ", ".join(f"{key}={shortened(repr(self.params[key]))}" for key in refused)
+            reason = traceback.format_exception_only(error)[-1].strip()
+            raise OptionError(f"{self.name} can't be made with {values}: {reason}") from error
+
+    def _opens_without(self, key: str) -> bool:
+        """Return whether an environment can be made when a parameter is left out."""
+        assert self.make is not None
+        try:
+            made = self.make(**{name: value for name, value in self.params.items() if name != key})
+        except Exception:
+            return False
+        if hasattr(made, "close"):
+            with suppress(Exception):
+                made.close()
+        return True
+
     def _adapted(self, made: Any, buf: Mapping[str, Any] | None) -> PufferEnv:
         env = adapt(made, buf)
         for wrap in self.wraps:
             env = wrap(env)
         return env
+
+
+def with_timeout(env: Any, timeout: float | None) -> Any:
+    """Return what `make` is given as environments, as sources that are opened to be looked at within ``timeout``."""
+    if timeout is None:
+        return env
+    sources = [replace(source_of(one), timeout=timeout) for one in (env if isinstance(env, list | tuple) else [env])]
+    return sources if isinstance(env, list | tuple) else sources[0]
 
 
 def source_of(env: Any, params: Mapping[str, object] | None = None, name: str | None = None) -> Source:

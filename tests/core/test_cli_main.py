@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from puffer_core import plugins
 from puffer_core.cli import main as cli
 from puffer_core.cli.common import emit, raw_command, table, to_json
 from puffer_core.cli.main import COMMANDS, main, take_plugin_options
-from puffer_core.errors import OptionError
+from puffer_core.errors import OptionError, WorkerError
 
 if TYPE_CHECKING:
     from tests.core.conftest import Site
@@ -136,10 +137,50 @@ def test_broken_pipe_that_is_not_stdout_is_a_bug(command: Callable[..., None]) -
 
 def test_ctrl_c_exits_130(command: Callable[..., None]) -> None:
     def interrupt(context: click.Context, env: str, as_json: bool) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    command(interrupt)
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        assert main(["doctor", "x"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, inherited)
+
+
+def test_keyboard_interrupt_of_the_code_itself_is_a_bug(
+    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(context: click.Context, env: str, as_json: bool) -> None:
         raise KeyboardInterrupt
 
     command(interrupt)
-    assert main(["doctor", "x"]) == 130
+    assert main(["doctor", "x"]) == 1
+    told = capsys.readouterr().err
+    assert f"{Path(__file__).name}" in told
+    assert "nobody pressed Ctrl-C" in told
+
+
+def test_failed_worker_exits_1_as_a_bug_in_this_process_does(
+    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(context: click.Context, env: str, as_json: bool) -> None:
+        raise WorkerError("worker 1 raised ValueError: no\n\nTraceback", hint="look")
+
+    command(fail)
+    assert main(["doctor", "x"]) == 1
+    assert capsys.readouterr().err == "error: worker 1 raised ValueError: no\n\nTraceback\nhint: look\n"
+
+
+def test_json_stays_alone_on_stdout_whatever_writes_to_its_descriptor() -> None:
+    code = (
+        "import os, sys; from puffer_core.cli import main as m; from puffer_core.cli.common import emit; "
+        "work = lambda as_json: (os.write(1, b'noise'), emit({'a': 1}, as_json, str)); "
+        "sys.modules['x'] = sys; sys.command = m.click.option('--json', 'as_json', is_flag=True)(work); "
+        "sys.command = m.click.command()(sys.command); "
+        "m.COMMANDS['doctor'] = ('x:command', ''); code = m.main(['doctor', '--json']); print('after'); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ('{"a": 1}\nafter\n', "noise")
 
 
 def test_bug_exits_1_and_a_reader_that_leaves_is_not_one(tmp_path: Path) -> None:

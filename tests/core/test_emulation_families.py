@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -352,3 +353,41 @@ def test_emulate_refuses_a_name_and_what_is_no_environment() -> None:
     assert caught.value.hint == "`puffer_core.make('gym/CartPole-v1')` opens one by its name"
     with pytest.raises(PufferError, match="int"):
         puffer_core.emulate(int)
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "registers_here.py").write_text(
+        "import gymnasium\n"
+        "class NoEnv: pass\n"
+        "for name in ('NoEnv', 'Gone'):\n"
+        "    gymnasium.register(f'{name}Here-v0', f'registers_here:{name}')\n"
+        "gymnasium.register('SmallHere-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv')\n"
+        "gymnasium.register('NumberHere-v0', lambda: 3)\n"
+    )
+    (tmp_path / "broken_here.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != ""])
+    yield
+    sys.modules.pop("registers_here", None)
+    for name in [name for name in gymnasium.registry if name.endswith("Here-v0")]:
+        del gymnasium.registry[name]
+
+
+@pytest.mark.usefixtures("own_module")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("registers_here:NoEnvHere-v0", "makes no environment"),
+        ("NumberHere-v0", "makes no environment"),
+        ("registers_here:GoneHere-v0", "registered as `registers_here:Gone`, which is not there"),
+        ("broken_here:x", "module `broken_here` can't be imported: SystemExit: 3"),
+        ("absent_here:x", "module `absent_here` can't be imported: ModuleNotFoundError"),
+        (":x", "`` is not the name of a module"),
+        ("..a:x", r"`\.\.a` is not the name of a module"),
+    ],
+)
+def test_what_is_registered_wrongly_is_told(name: str, told: str) -> None:
+    make_gym("registers_here:SmallHere-v0").close()
+    with pytest.raises(PufferError, match=told):
+        make_gym(name)
