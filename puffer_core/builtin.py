@@ -68,5 +68,13 @@ def puffer_trainers() -> list[TrainerSpec]:
 
 @hookimpl
 def puffer_loggers() -> list[LoggerSpec]:
-    """The run directory's own ``metrics.jsonl``, always on."""
-    return [LoggerSpec("jsonl", make="puffer_core.loggers.jsonl:JsonlLogger")]
+    """The run directory's own ``metrics.jsonl``, always on, and trackers."""
+    package = "puffer_core.loggers"
+    trackers = {"tensorboard": "TensorBoard", "wandb": "Wandb", "neptune": "Neptune"}
+    return [
+        LoggerSpec("jsonl", make=f"{package}.jsonl:JsonlLogger"),
+        *(
+            LoggerSpec(name, make=f"{package}.{name}:{stem}Logger", options=f"{package}.options:{stem}Options")
+            for name, stem in trackers.items()
+        ),
+    ]

@@ -74,7 +74,8 @@ class Session:
         self.run = Run(
             trainer, prepared.job.config, directory.path, lambda: self.save("asked for by an observer"), params or {}
         )
-        self._loggers = Loggers({**make_loggers(self.run, self.warn), **(loggers or {})}, self.warn)
+        sync = f"puffer runs sync {directory.path} --logger NAME"
+        self._loggers = Loggers({**make_loggers(self.run, self.warn), **(loggers or {})}, self.warn, sync=sync)
         self._observers: Sequence[Observer] = [*plugins.manager().observers(), *observers]
         self._clock = clock
         self._first_step = trainer.global_step
@@ -128,7 +129,8 @@ class Session:
         self.event(self.status, reason=describe(error), step=self.trainer.global_step)
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Tell observers the result."""
+        """Tell observers and loggers the result."""
+        self._loggers.finish(result)
         self._notify(lambda observer: observer.run_finished(self.run, result))
 
     def close(self) -> None:
