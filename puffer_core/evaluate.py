@@ -40,7 +40,7 @@ PYTHON_ROWS = 64
 MAX_STEPS = 30_000
 """Steps that one episode may take, as long as an episode of Atari; a row beyond it is given up, as is told."""
 MAX_EPISODES = 10_000_000
-"""Episodes that one evaluation may have: it keeps the log of each for the quantiles, some 40 bytes."""
+"""Episodes that one evaluation may have: it keeps the log of each for the quantiles, some 40 bytes of memory."""
 RENDERED_EPISODES = 3
 """Episodes that are shown or filmed where nothing else is asked for."""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -161,7 +161,8 @@ def play(
     left[chosen] = assign(how.episodes, len(left[chosen]))
     envs.reset(how.seed)
     actions = np.zeros_like(envs.actions)
-    rows, steps = [], np.zeros(envs.num_agents, np.int64)
+    steps = np.zeros(envs.num_agents, np.int64)
+    log, done = np.empty((how.episodes, len(envs.log_fields)), np.float32), 0
     while left.any():
         check()
         # A row that is done goes on for the others of its environment: what it does is part of their game.
@@ -171,12 +172,13 @@ def play(
         envs.step(actions)
         steps += 1
         ended = envs.logged & (left > 0)
-        if ended.any():
-            rows.append(envs.log[ended])
+        if count := int(ended.sum()):
+            log[done : done + count] = envs.log[ended]
+            done += count
             left[ended] -= 1
             steps[ended] = 0
         left[steps >= how.max_steps] = 0
-    return Episodes(how.episodes, _stack(rows, envs), envs.log_fields)
+    return Episodes(how.episodes, log[:done], envs.log_fields)
 
 
 def watch(

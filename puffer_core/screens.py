@@ -51,6 +51,7 @@ def require_window() -> None:
     """
     if (reason := missing_display()) is not None:
         raise RenderError(f"render=human: {reason}", hint="use `--render video` or `--render ansi`")
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # stdout is for results
     try:
         importlib.import_module("pygame")
     except ImportError as error:

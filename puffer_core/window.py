@@ -6,7 +6,6 @@ Only the display of pygame is started: no sound, no fonts, no joystick. A pictur
 from __future__ import annotations
 
 import importlib
-import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,6 @@ class Window:
 
     def __init__(self, title: str) -> None:
         require_window()
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         self._pygame: Any = importlib.import_module("pygame")
         self.is_open = True
         self._canvas: Any = None

@@ -53,7 +53,7 @@ class BaseConfig:
     """Epochs between two checkpoints; the last epoch always writes one."""
     keep_checkpoints: Annotated[int, Range(0, INT64_MAX)] = 0
     """Newest checkpoints of a run to keep, older ones are deleted; 0 keeps all."""
-    eval_episodes: Count = 1000
+    eval_episodes: Annotated[int, Range(1, 10_000_000)] = 1000
     """Episodes played by the evaluation at the end of ``run``."""
 
 

@@ -36,8 +36,8 @@ def eval_summary(result: Result) -> str:
     """Return what `puffer eval` says."""
     rows = [("score", _score(result))]
     if result["quantiles"]:
-        low, *_, high = result["quantiles"]
-        rows.append(("range", f"{number(low)} to {number(high)}, median {number(result['quantiles'][2])}"))
+        low, lower, median, upper, high = map(number, result["quantiles"])
+        rows.append(("range", f"{low} to {high}, median {median}, half of them {lower} to {upper}"))
     rows += [(name.replace("_", " "), number(result[name])) for name in ("perf", "episode_length") if result[name]]
     rows += [(name, _near(result[name])) for name in ("checkpoint", "video") if result.get(name)]
     return _aligned(rows)
