@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from fakes import ScriptedVector
+from fakes import Guess, ScriptedVector, make_trainer, run
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from torch import Tensor
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.policies import LSTMLayer, Policy, make_policy
 from puffer_core.rl.rollout import Rollout
+from puffer_core.vector import make
 
 CPU = torch.device("cpu")
 
@@ -192,3 +194,27 @@ def test_t07_a_cell_that_counts_starts_again_at_every_episode_in_acting_and_trai
         assert segments.state[0, 0, 2:].tolist() == [first % 3] * 2
         _, values = policy(segments.observations, segments.state, segments.resets)
         assert values.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_resumed_run_with_an_lstm_equals_the_uninterrupted_one(tmp_path: Path) -> None:
+    first, second = (make_trainer(make(lambda buf=None: Guess(buf), 8, "serial"), policy_core="lstm") for _ in range(2))
+    run(first, 2)
+    first.save(tmp_path / "c")
+    second.load(tmp_path / "c")
+    run(first, 2), run(second, 2)
+    for name, tensor in first.policy.state_dict().items():
+        assert torch.equal(tensor, second.policy.state_dict()[name]), name
+
+
+def test_t05_ratio_of_the_lstm_is_one_before_any_update() -> None:
+    trainer = make_trainer(make(lambda buf=None: Guess(buf), 8, "serial"), policy_core="lstm", learning_rate=0.0)
+    for _ in range(3):
+        trainer.evaluate()
+        trainer.train()
+        assert float((trainer._ratio - 1).abs().max()) < 1e-4
+
+
+def test_lstm_learns_a_small_game() -> None:
+    rows = run(make_trainer(make(lambda buf=None: Guess(buf), 16, "serial"), epochs=40, policy_core="lstm"), 40)
+    assert rows[0]["score"] < 0.7
+    assert rows[-1]["score"] > 0.95

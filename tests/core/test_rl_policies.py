@@ -13,7 +13,7 @@ from torch import Tensor
 
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.errors import EnvError, UnknownNameError
-from puffer_core.policies import ActionLayout, MinGRULayer, Policy, make_policy
+from puffer_core.policies import ActionLayout, MinGRULayer, Policy, layer_init, make_policy
 from puffer_core.policies.mingru import log_space_segments
 
 A = (0.3, -1, 2, -0.2)
@@ -203,6 +203,20 @@ def test_initial_weights_are_uniform_within_the_published_bounds() -> None:
     assert all(not p.any() for name, p in policy.named_parameters() if name.endswith("bias"))
 
 
+@pytest.mark.parametrize(
+    ("core", "layer", "decoder"),
+    [
+        ("mingru", (0.0441372, 0.3166752), (0.1753767, -0.323126)),
+        ("none", (-0.476299, -0.0089871), (-0.3182187, -0.0238603)),
+        ("lstm", (0.3483862, -0.2236897), (-0.147678, -0.2270049)),
+    ],
+)
+def test_initial_weights_of_a_seed_stay_what_they_were(core: str, layer: Any, decoder: Any) -> None:
+    weights = build(core=core).state_dict()
+    for name, expected in (("encoder", (-0.0047351, 0.3392767)), ("layers.1", layer), ("decoder", decoder)):
+        assert weights[f"{name}.weight"][0, :2].tolist() == pytest.approx(expected, abs=1e-6)
+
+
 def test_weights_follow_the_generator_alone() -> None:
     torch.manual_seed(5)
     first = build(seed=1).state_dict()
@@ -316,3 +330,11 @@ def test_layout_follows_the_space(space: spaces.Space[Any], width: int, shape: t
 def test_layout_of_another_space_is_refused() -> None:
     with pytest.raises(EnvError, match="not an action space that a policy can have"):
         ActionLayout.from_space(spaces.MultiBinary(3))
+
+
+def test_layer_init_is_orthogonal_with_a_constant_bias() -> None:
+    linear = layer_init(torch.nn.Linear(8, 4), std=0.5, bias=0.25)
+    assert torch.allclose(linear.weight @ linear.weight.T, 0.25 * torch.eye(4), atol=1e-6)
+    assert linear.bias.tolist() == [0.25] * 4
+    flat = layer_init(torch.nn.Conv2d(3, 4, 3, bias=False)).weight.flatten(1)
+    assert torch.allclose(flat @ flat.T, 2.0 * torch.eye(4), atol=1e-5)
