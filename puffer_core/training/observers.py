@@ -54,7 +54,7 @@ class RunEnv:
                 the hint names those that can. Also for a value that JSON can't hold.
         """
         plain = {name: _plain(name, value) for name, value in values.items()}
-        self._set_params(**values)
+        self._set_params(**plain)
         self._values |= plain
 
 
