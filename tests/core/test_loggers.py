@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,16 @@ from puffer_core.loggers import Loggers, make_loggers
 from puffer_core.loggers.jsonl import JsonlLogger
 from puffer_core.specs import LoggerSpec
 
+WAIT = 30.0
+"""Seconds that a test waits for a thread, which takes a moment."""
+
 
 class Recorder:
     """Keeps rows; raises ``error`` in the calls that are listed."""
 
     def __init__(self, error: BaseException | None = None, fails: tuple[int, ...] = (), fails_closing: bool = False):
         self.rows: list[tuple[int, dict[str, float]]] = []
+        self.ended = threading.Event()
         self.calls = self.closed = 0
         self.error, self.fails, self.fails_closing = error or ValueError("no network"), fails, fails_closing
 
@@ -34,6 +39,7 @@ class Recorder:
 
     def close(self) -> None:
         self.closed += 1
+        self.ended.set()
         if self.fails_closing:
             raise self.error
 
@@ -50,18 +56,28 @@ def test_loggers_detach_one_that_raises_with_one_warning(error: BaseException) -
     loggers = Loggers({"bad": bad, "good": good}, warnings.append)
     for step in range(4):
         loggers.log(step, {"x": 1.0})
+        assert step != 1 or bad.ended.wait(WAIT)
+    assert loggers.names == ("good",)
+    loggers.close()
     assert [step for step, _ in good.rows] == [0, 1, 2, 3]
     assert bad.calls == 2
-    assert loggers.names == ("good",)
     assert len(warnings) == 1
     assert warnings[0].startswith("logger `bad` failed: ")
     assert warnings[0].endswith("it is detached; training goes on")
 
 
-def test_loggers_let_ctrl_c_through() -> None:
-    loggers = Loggers({"bad": Recorder(KeyboardInterrupt(), fails=(1,))}, print)
-    with pytest.raises(KeyboardInterrupt):
+def test_loggers_let_ctrl_c_through_while_the_own_file_is_written() -> None:
+    loggers = Loggers({"jsonl": Recorder(KeyboardInterrupt(), fails=(1,))}, print)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
         loggers.log(0, {})
+
+
+def test_loggers_take_ctrl_c_raised_by_a_logger_for_a_failure() -> None:
+    warnings: list[str] = []
+    loggers = Loggers({"bad": Recorder(KeyboardInterrupt(), fails=(1,))}, warnings.append)
+    loggers.log(0, {})
+    loggers.close()
+    assert warnings == ["logger `bad` failed: it raised KeyboardInterrupt: "]
 
 
 def test_loggers_keep_the_run_directorys_own_file_and_warn_once_per_failure() -> None:

@@ -1,0 +1,55 @@
+"""Weights & Biases: one run there for each run here, with the same id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from puffer_core.loggers.options import WandbOptions
+from puffer_core.loggers.tracked import FOLDER, TrackedRun, flat_config, flat_result, require_package
+
+
+class WandbLogger:
+    """Mirrors rows to Weights & Biases; a run that is resumed goes on there, too."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        require_package("wandb", "wandb")
+        self._options: WandbOptions = run.config.options_of("wandb") or WandbOptions()
+        self._id, self._folder = run.directory.name, run.directory / FOLDER
+        self._config = flat_config(run.config)
+        self._run: Any = None
+
+    def start(self) -> None:
+        """Connect. Nothing is printed, and the console is not recorded."""
+        os.environ.setdefault("WANDB_SILENT", "true")  # read when the package is imported
+        import wandb
+
+        options = self._options
+        self._folder.mkdir(exist_ok=True)
+        self._run = wandb.init(
+            project=options.project,
+            entity=options.entity or None,
+            group=options.group or None,
+            name=options.name or self._id,
+            tags=list(options.tags) or None,
+            id=self._id,
+            resume=None if options.mode == "disabled" else "allow",
+            mode=options.mode,
+            dir=str(self._folder),
+            config=self._config,
+            settings=wandb.Settings(console="off", silent=True, quiet=True, show_errors=False, show_warnings=False),
+        )
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Send a row."""
+        self._run.log(dict(metrics), step=step)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Send the result as the summary of the run."""
+        self._run.summary.update(flat_result(result))
+
+    def close(self) -> None:
+        """Send what is left and end the connection."""
+        if self._run is not None:
+            self._run.finish(quiet=True)
