@@ -180,7 +180,7 @@ def test_environments_of_other_workers_must_be_of_the_same_spaces(share):
 
     choices = [{"choices": 2}] * 2 + [{"choices": 5}] * 2
     # Two workers of one environment each may be told of in any order.
-    with pytest.raises(EnvError, match=r"environment [23] has single_action_space Discrete\(5\), the first has Discret"):
+    with pytest.raises(EnvError, match=r"environment [23] has single_action_space Discrete\(5\), the first has Discre"):
         Multiprocessing(Choices, 4, num_workers=4 // share, params=choices)
 
 
