@@ -151,8 +151,10 @@ static int memory_text(const void *state, char *buf, size_t len) {
 // Left answers 0, right answers 1.
 static int memory_human(const void *state, const PufferKeys *keys, void *action) {
     (void)state;
-    if (!keys->down[PUFFER_KEY_LEFT] && !keys->down[PUFFER_KEY_RIGHT]) return 0;
-    *(int32_t *)action = keys->down[PUFFER_KEY_RIGHT] != 0;
+    const int zero = keys->pressed[PUFFER_KEY_LEFT] || keys->pressed['0'];
+    const int one = keys->pressed[PUFFER_KEY_RIGHT] || keys->pressed['1'];
+    if (!zero && !one) return -1;
+    *(int32_t *)action = one;
     return 1;
 }
 
