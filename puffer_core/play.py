@@ -137,7 +137,14 @@ def play(
         view = choose_view(render)
         screen = opened.enter_context(open_screen(view, name, reporter.console.file, lambda: _raise_if(signals), fps))
         reporter.say(CONTROLS[view])
-        rows = play_on(screen, envs, person, cast, environment_seed(seed), episodes, check=lambda: _raise_if(signals))
+        try:
+            rows = play_on(
+                screen, envs, person, cast, environment_seed(seed), episodes, check=lambda: _raise_if(signals)
+            )
+        except RenderError as error:
+            if view == render:
+                raise
+            raise RenderError(f"it can't be played here: {error}", hint=_no_window() or error.hint) from error
         return _result(name, person, view, rows)
 
 
@@ -184,6 +191,15 @@ def play_on(
     return done
 
 
+def _no_window() -> str | None:
+    """Return why no window can be opened here, None where one can."""
+    try:
+        require_window()
+    except RenderError as error:
+        return str(error).removeprefix("render=human: ")
+    return None
+
+
 def choose_view(render: str) -> str:
     """Return ``human`` or ``ansi``: what was asked for, if it can be had here.
 
@@ -194,16 +210,14 @@ def choose_view(render: str) -> str:
         require_window()
     if render != "auto":
         return render
-    if missing_display() is None:
-        try:
-            require_window()
-            return "human"
-        except RenderError as error:
-            reason, hint = str(error), error.hint
-    else:
-        reason, hint = str(missing_display()), "log in with a display, or play in a terminal"
+    reason = _no_window()
+    if reason is None:
+        return "human"
     if sys.stdin is not None and sys.stdin.isatty():
         return "ansi"
+    hint = (
+        "play in a terminal, or where there is a display" if missing_display() else "pip install 'puffer-core[window]'"
+    )
     raise RenderError(f"there is nothing to play in: {reason}, and no terminal to read keys from", hint=hint)
 
 

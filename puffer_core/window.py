@@ -114,8 +114,10 @@ class Window:
         scale = min(width / self._picture.get_width(), height / self._picture.get_height())
         size = (max(1, int(self._picture.get_width() * scale)), max(1, int(self._picture.get_height() * scale)))
         self._area = ((width - size[0]) // 2, (height - size[1]) // 2, *size)
+        transform = self._pygame.transform
+        resized = (transform.scale if scale >= 1 else transform.smoothscale)(self._picture, size)
         self._canvas.fill((0, 0, 0))
-        self._canvas.blit(self._pygame.transform.scale(self._picture, size), self._area[:2])
+        self._canvas.blit(resized, self._area[:2])
         self._pygame.display.flip()
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes as ct
 from typing import Any, ClassVar
 
 import gymnasium
@@ -8,7 +9,7 @@ import pytest
 from fakes_play import Keyed, Steps, Waiting
 
 from puffer_core.errors import OptionError
-from puffer_core.keys import KeyMap, Keys, code_of, find_map, packed, parse
+from puffer_core.keys import KeyMap, Keys, KeysBlock, code_of, find_map, packed, parse
 
 
 def held(*names: str) -> frozenset[str]:
@@ -106,6 +107,7 @@ def test_codes_of_the_c_interface() -> None:
     assert [code_of(name) for name in ("up", "down", "left", "right", "space", "a", "1", "f1", "é")] == [
         *(1, 2, 3, 4, 32, 97, 49, None, None)
     ]
+    assert ct.sizeof(KeysBlock) == 268
     block = packed(Keys(held("a", "left", "f1"), held("a"), (0.25, 0.5), True), 3)
     assert np.flatnonzero(block.down).tolist() == [3, 97]
     assert np.flatnonzero(block.pressed).tolist() == [97]

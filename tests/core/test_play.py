@@ -185,6 +185,23 @@ def test_nobody_to_play_for_a_trained_agent(tmp_path: Path) -> None:
         play_module._others(envs, 0, tmp_path, None, 0)  # type: ignore[arg-type]  # refused before it is read
 
 
+def test_a_game_that_can_not_be_seen_here_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blind(Typist):
+        def show(self, envs: Any) -> None:
+            raise RenderError("Keyed has no ansi view", hint="use another")
+
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(play_module, "open_screen", lambda *args: Blind([]))
+    with pytest.raises(RenderError, match="it can't be played here: Keyed has no ansi view") as caught:
+        play(KEYED)
+    assert caught.value.hint == "there is no display to open a window on"
+    with pytest.raises(RenderError, match=r"^Keyed has no ansi view"):
+        play(KEYED, render="ansi")
+
+
 def test_views_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
