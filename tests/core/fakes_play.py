@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from fakes_pettingzoo import Duel
 from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
@@ -95,6 +96,19 @@ class Pair(ParallelEnv[str, Any, Any]):
 
     def render(self) -> Any:
         return np.full((32, 48, 3), GREY * self.time, np.uint8)
+
+
+class Turns(Duel):
+    """As `Duel`, where nobody is killed, and drawn."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "turns", "render_modes": ["rgb_array"]}
+    render_mode = "rgb_array"
+
+    def __init__(self) -> None:
+        super().__init__(kill_at=1000)
+
+    def render(self) -> Any:
+        return np.full((32, 48, 3), self.moves, np.uint8)
 
 
 def keys(*names: str) -> Keys:

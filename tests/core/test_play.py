@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes_play import Keyed, Pair, Steps, Typist, Waiting, keys
+from fakes_play import Keyed, Pair, Steps, Turns, Typist, Waiting, keys
 
 from puffer_core import play as play_module
 from puffer_core.actors import RandomActor
@@ -86,6 +86,16 @@ def test_others_play_beside_the_person() -> None:
         rows = play_on(screen, envs, person, [RandomActor(envs, np.array([0]), 3)], 1, episodes=2)
     assert [row["score"] for row in rows] == [4.0, 4.0]
     assert screen.said == ["episode 1: score 4, 4 steps", "episode 2: score 4, 4 steps"]
+
+
+def test_out_of_turn_the_person_is_not_asked() -> None:
+    screen = Typist([keys("x")] * 3)
+    with make(Turns, num_envs=1, backend="serial") as envs:
+        person = Person(envs, 1, parse("x=2"))
+        rows = play_on(screen, envs, person, [RandomActor(envs, np.array([0, 2]), 3)], 1, episodes=1)
+        taken = envs.members[0].env.env.taken
+    assert (len(rows), screen.typed, screen.waited) == (1, [], 0)
+    assert [action for name, action in taken if name == "b"] == [2, 2, 2]
 
 
 def test_a_person_has_one_of_the_agents() -> None:
