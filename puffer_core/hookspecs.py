@@ -27,6 +27,10 @@ hookimpl = pluggy.HookimplMarker("puffer")
 class RunEnv(Protocol):
     """The environments of a run, as observers see them."""
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What `set` has set in this run, also before it was resumed."""
+
     def set(self, **values: Any) -> None:
         """Set parameters that are LIVE in the C table, or those `set_params` of a Python environment takes.
 

@@ -16,6 +16,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = {
     "vectorization.md": "",
     "integration.md": "",
+    "training.md": "",
     "policies.md": "## An encoder in your own package",
     "environments.md": "## A C environment in your own package",
 }

@@ -15,6 +15,7 @@ from puffer_core import hookspecs
 from puffer_core.config import load
 from puffer_core.isolation import implementations
 from puffer_core.plugins import KINDS
+from puffer_core.training.observers import RunEnv
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
@@ -73,12 +74,11 @@ def test_curriculum_makes_the_opponent_look_further_ahead(tmp_path: Path) -> Non
     module = types.ModuleType("example")
     exec(source, module.__dict__)
     with puffer_core.make("connect4", num_envs=2) as vector:
-        run = types.SimpleNamespace(
-            config=load("connect4"), directory=tmp_path, epoch=1, env=types.SimpleNamespace(set=vector.set_params)
-        )
+        env = RunEnv(vector.set_params)
+        run = types.SimpleNamespace(config=load("connect4"), directory=tmp_path, epoch=1, env=env)
         for perf in (0.95, 0.5, 0.95, 0.95, 0.95):
             module.puffer_epoch_finished(run, {"env/perf": perf})  # the environment refuses what is no legal depth
-    assert module.depths == {tmp_path: 6}
+    assert env.values == {"depth": 6}
     run.config = load("breakout")
     module.puffer_epoch_finished(run, {"env/perf": 0.95})
 

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from puffer_core.env import PufferEnv
 from puffer_core.errors import UsageError
 from puffer_core.rl.partial import PartialRollout
+from puffer_core.rl.resume import ENVIRONMENTS
 from puffer_core.rl.rollout import Rollout
 from puffer_core.vector import Multiprocessing, Serial
 
@@ -139,7 +140,7 @@ def test_a_run_on_partial_batches_goes_on_with_environments_that_begin_anew(tmp_
     first, second = (make_trainer(partial(lambda buf=None: Guess(buf), batch=2)) for _ in range(2))
     run(first, 2)
     first.save(tmp_path / "c")
-    assert not second.load(tmp_path / "c")
+    assert second.load(tmp_path / "c") == (ENVIRONMENTS,)
     assert torch.equal(weights(first), weights(second))
     run(second, 2)
     assert second.epoch == 4
