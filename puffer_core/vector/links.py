@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from puffer_core.env import Layout
+from puffer_core.vector.pickling import by_value
 from puffer_core.vector.shared import map_arrays
 
 STEP = DONE = b"."
@@ -32,8 +33,6 @@ WORDS = "words"
 """Name of the words in the layout of the memory, at its start."""
 SPIN_S = 100e-6
 """How long to look again and again before sleeping: longer than the others of a batch need to finish, as a rule."""
-BRIEF_S = 20e-6
-"""The same where no core is free for it: as long as it takes to fall asleep and to be woken."""
 _LENGTH = struct.Struct("<Q")
 _LINE = 8
 """Words of a cache line; each process writes into one of its own."""
@@ -94,9 +93,7 @@ class Link:
         try:
             blob = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError):
-            import cloudpickle
-
-            blob = cloudpickle.dumps(value)
+            blob = by_value(value)
         self._is_answered = False
         self._said += 2
         self.fence()

@@ -19,7 +19,7 @@ from typing import Any
 
 from puffer_core.errors import OptionError
 from puffer_core.vector import worker
-from puffer_core.vector.links import BRIEF_S, SPIN_S, Link
+from puffer_core.vector.links import SPIN_S, Link
 from puffer_core.vector.pickling import pickled
 from puffer_core.vector.threads import one_thread_environment, one_thread_libraries
 from puffer_core.vector.worker import Task
@@ -132,7 +132,8 @@ class Processes:
         Raises:
             EndedError: If a worker, this one or another, has ended without one.
         """
-        self._spin(wanted, missing, SPIN_S if self._has_free_core() else BRIEF_S)
+        if self._has_free_core():
+            self._spin(wanted, missing)
         return self._told(wanted) or self._sleep(wanted, missing, timeout_s)
 
     def _told(self, numbers: Sequence[int]) -> list[int]:
@@ -140,13 +141,16 @@ class Processes:
         return [number for number in numbers if links[number].is_told]
 
     def _has_free_core(self) -> bool:
-        """Return whether fewer workers are at work than there are cores, so that looking costs nobody anything."""
+        """Return whether fewer workers are at work than there are cores, so that looking takes nothing from them.
+
+        Where none is free, one who gives way to a worker also gives way to all other programs: sleeping ends sooner.
+        """
         links = self.links
         return len(links) < self._num_cores or sum(link.is_at_work for link in links) < self._num_cores
 
-    def _spin(self, wanted: Sequence[int], missing: int, seconds: float) -> None:
+    def _spin(self, wanted: Sequence[int], missing: int) -> None:
         """Look for a while whether enough have a word, giving way to others in between."""
-        end = time.perf_counter() + seconds
+        end = time.perf_counter() + SPIN_S
         while len(self._told(wanted)) < missing and time.perf_counter() < end:
             os.sched_yield()
 

@@ -140,7 +140,6 @@ def test_no_word_is_lost_however_long_each_side_looks(monkeypatch, spins):
     seconds = {"never": 0.0, "now and then": 5e-6, "always": 1e-3}[spins]
     for module in ("processes", "multiprocessing"):
         monkeypatch.setattr(f"puffer_core.vector.{module}.SPIN_S", seconds)
-    monkeypatch.setattr("puffer_core.vector.processes.BRIEF_S", seconds)
     with Multiprocessing(Count, 4, num_workers=2, timeout=20) as vector:
         vector.reset()
         for step in range(1, 1001):
@@ -151,7 +150,6 @@ def test_no_word_is_lost_however_long_each_side_looks(monkeypatch, spins):
 def test_a_vector_that_is_interrupted_while_it_waits_goes_on(monkeypatch):
     """A wait may end with an exception, as Ctrl-C is one; what was said meanwhile is not lost."""
     monkeypatch.setattr("puffer_core.vector.processes.SPIN_S", 0.0)
-    monkeypatch.setattr("puffer_core.vector.processes.BRIEF_S", 0.0)
     hear, calls = Processes._hear, iter([KeyboardInterrupt])
 
     def interrupted(self, *args):
