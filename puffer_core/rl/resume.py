@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from puffer_core.config.schema import PolicyConfig
-from puffer_core.errors import RunError
+from puffer_core.errors import EnvError, RunError
 from puffer_core.policies.choice import choose_encoder
 from puffer_core.rl import checkpoint, global_random
 from puffer_core.rl.checkpoint import Checkpoint
@@ -67,7 +67,7 @@ def load(trainer: PuffeRL, path: Path) -> tuple[str, ...]:
     content = checkpoint.read(path)
     state = content.state
     environment, losses = _require_fit(trainer, content, path)
-    lost = [] if not state["is_started"] or _restore_environments(trainer, content) else [ENVIRONMENTS]
+    lost = _restore_environments(trainer, content) if state["is_started"] else []
     checkpoint.load_model(trainer.policy, content.model, path)
     trainer.optimizer.load_state_dict(content.section("optimizer"), state["optimizer"]["steps"])
     for name, source in _generators(trainer).items():
@@ -132,17 +132,22 @@ def _require_length(trainer: PuffeRL, state: Mapping[str, Any], path: Path) -> N
         raise RunError(msg, hint="give a larger --train.total-timesteps, or resume from an older checkpoint")
 
 
-def _restore_environments(trainer: PuffeRL, content: Checkpoint) -> bool:
-    """Put the environments and the carried arrival back, or start anew with episodes not seen before."""
+def _restore_environments(trainer: PuffeRL, content: Checkpoint) -> list[str]:
+    """Put the environments and the carried arrival back; where that fails, begin with episodes not seen before."""
     seed = trainer.config.base.seed
-    if not content.state["has_environments"]:
+    lost = [] if content.state["has_environments"] else [ENVIRONMENTS]
+    if not lost:
+        trainer.rollout.start(environment_seed(seed))
+        blobs = {name: array.numpy().tobytes() for name, array in content.section("env").items()}
+        try:
+            trainer.vector.load(blobs)
+        except EnvError as error:  # as of a state that another version of the environment has saved
+            lost = [f"the environments: {error}; they begin anew"]
+    if lost:
         trainer.rollout.start(environment_seed(derive(seed, "restart", content.state["epoch"])))
-        return False
-    trainer.rollout.start(environment_seed(seed))
-    blobs = {name: array.numpy().tobytes() for name, array in content.section("env").items()}
-    trainer.vector.load(blobs)
-    trainer.rollout.set_carry(content.section("carry"))
-    return True
+    else:
+        trainer.rollout.set_carry(content.section("carry"))
+    return lost
 
 
 def _generators(trainer: PuffeRL) -> dict[str, torch.Generator]:

@@ -112,6 +112,20 @@ def test_environments_that_cannot_be_saved_begin_anew_and_say_so(tmp_path: Path)
     assert second.global_step == 4 * 128
 
 
+def test_a_state_that_does_not_fit_the_environments_is_named(tmp_path: Path) -> None:
+    first, second = make_trainer(squared()), make_trainer(squared())
+    run(first, 2)
+    first.save(tmp_path / "c")
+    arrays = load_file(tmp_path / "c" / "arrays.safetensors")
+    save_file({**arrays, "env.env": arrays["env.env"][:-1]}, tmp_path / "c" / "arrays.safetensors")
+    seal(tmp_path / "c")
+    (lost,) = second.load(tmp_path / "c")
+    assert lost.startswith("the environments: squared: this is no saved state")
+    assert lost.endswith("they begin anew")
+    run(second, 1)
+    assert second.epoch == 3
+
+
 class OldSeeding(Forgetful):
     """Seeds numpy's global generator, which takes 32 bits."""
 
@@ -303,9 +317,9 @@ def test_a_changed_bit_is_found_and_the_checkpoint_before_is_named(name: str, tm
 
 def test_a_policy_and_an_environment_that_draw_from_global_generators_go_on(tmp_path: Path) -> None:
     def drawn() -> list[float]:
-        return [float(torch.rand(1)), float(np.random.normal()), random.gauss(0, 1)]  # noqa: NPY002
+        return [float(torch.rand(1)), float(np.random.normal()), random.gauss(0, 1)]
 
-    np.random.normal(), random.gauss(0, 1)  # noqa: NPY002, B018 (both keep the second of two numbers)
+    np.random.normal(), random.gauss(0, 1)
     trainer = saved(tmp_path / "c")
     expected = drawn()
     drawn()
