@@ -31,6 +31,8 @@ COMMANDS = {
     "doctor": ("puffer_core.cli.doctor:command", "Say what this machine offers and what would be used."),
     "check": ("puffer_core.cli.check:command", "Check that an environment keeps its contract."),
     "new": ("puffer_core.cli.new:command", "Write a package with an environment that trains as it is."),
+    "runs": ("puffer_core.cli.runs:command", "List runs, show one, or send one to a tracker."),
+    "export": ("puffer_core.cli.export:command", "Write the network of a run for other programs."),
     "bench": ("puffer_core.cli.bench:command", "Measure the throughput of environments or of training."),
 }
 """The core's own commands: where each is, and its line in the help. No plugin can take one of these names."""

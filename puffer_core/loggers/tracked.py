@@ -96,6 +96,6 @@ def flat_result(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scalar(value: Any) -> Any:
-    if isinstance(value, bool | int | float | str):
+    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

@@ -52,4 +52,4 @@ class WandbLogger:
     def close(self) -> None:
         """Send what is left and end the connection."""
         if self._run is not None:
-            self._run.finish(quiet=True)
+            self._run.finish()
