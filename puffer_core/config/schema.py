@@ -97,6 +97,8 @@ class PolicyConfig:
     """Activation of the encoder and of feed-forward layers; the recurrent core has its own."""
     bias: bool = True
     """Give encoder, decoder and ``lstm`` a bias, zero at the start; off is the published form of ``mingru``."""
+    box: Literal["gaussian", "squashed"] = "gaussian"
+    """How numbers of an action reach their bounds: clipped (``gaussian``), or ``squashed`` into them by tanh."""
     normalize_observations: bool = False
     """Give each number of an observation mean 0 and variance 1, as far as the run has seen it; floats only."""
 

@@ -1,17 +1,17 @@
 """Action heads: what the decoder's numbers mean, how actions are drawn from them, and how likely an action is.
 
 Discrete logits of all heads are concatenated, A = sum of head sizes; a Box has D means and one learned log-deviation
-each, shared over states, without squashing. Mixed actions have the logits of their discrete heads first, then the means
-of their continuous ones; a row of them is float32, its columns in the order of the space. Inside, everything is
-heads-first, (A, n): reductions over a handful of logits then run along the last axis, which is several times faster on
-a CPU than a softmax over rows of three.
+each, shared over states; a user's network may give deviations of each state, as the last D numbers. Mixed actions have
+the logits of their discrete heads first, then the means of their continuous ones; a row of them is float32, its columns
+in the order of the space. Inside, everything is heads-first, (A, n): reductions over a handful of logits then run along
+the last axis, which is several times faster on a CPU than a softmax over rows of three.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from puffer_core.emulation.spaces import FlatActions
-from puffer_core.errors import EnvError
+from puffer_core.errors import EnvError, OptionError
 
 MASKED_LOGIT = -1e4
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -41,6 +41,8 @@ class ActionLayout:
         shape: Shape of one action row: () for Discrete, (K,) for MultiDiscrete, (D,) for a flattened Box, (W,) mixed.
         low, high: Bounds of a Box or of mixed actions, one per column; None where all heads are discrete.
         continuous: Columns of the continuous heads of mixed actions; the other columns belong to `sizes`, in order.
+        is_squashed: Numbers are drawn as u and reach the environment as low + (high - low) (tanh(u) + 1) / 2.
+        deviates_by_state: The last D numbers of the decoder are log-deviations; `logstd` is then None everywhere.
     """
 
     is_continuous: bool
@@ -49,14 +51,34 @@ class ActionLayout:
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
     continuous: tuple[int, ...] = ()
+    is_squashed: bool = False
+    deviates_by_state: bool = False
 
     @classmethod
-    def from_space(cls, space: spaces.Space[object]) -> ActionLayout:
+    def from_space(cls, space: spaces.Space[object], box: str = "gaussian") -> ActionLayout:
         """Return the layout of a single agent's action space.
+
+        Args:
+            space: The space.
+            box: ``gaussian``, clipped to the bounds on its way to the environment, or ``squashed`` into them by tanh;
+                of no consequence where all heads are discrete.
 
         Raises:
             EnvError: If the space is neither Discrete, MultiDiscrete, FlatActions nor a Box.
+            OptionError: If numbers that are to be squashed have no bounds.
         """
+        layout = cls._plain(space)
+        return layout._squashed() if box == "squashed" and layout.deviations else layout
+
+    def _squashed(self) -> ActionLayout:
+        low, high = self.continuous_bounds
+        if not np.isfinite(low + high).all():
+            msg = f"policy.box=squashed needs bounds, these actions have low={list(low)}, high={list(high)}"
+            raise OptionError(msg, hint="use `--policy.box gaussian`, or give the Box finite bounds")
+        return replace(self, is_squashed=True)
+
+    @classmethod
+    def _plain(cls, space: spaces.Space[object]) -> ActionLayout:
         if isinstance(space, FlatActions):
             return cls._mixed(space)
         if isinstance(space, spaces.Discrete):
@@ -79,8 +101,8 @@ class ActionLayout:
 
     @property
     def width(self) -> int:
-        """Logits and means per action: A."""
-        return sum(self.sizes) + len(self.continuous)
+        """Logits, means and deviations of the state per action: A."""
+        return sum(self.sizes) + len(self.continuous) + (self.deviations if self.deviates_by_state else 0)
 
     @property
     def mask_width(self) -> int:
@@ -89,8 +111,15 @@ class ActionLayout:
 
     @property
     def deviations(self) -> int:
-        """Learned log-deviations: D, one for each continuous column."""
+        """Log-deviations: D, one for each continuous column."""
         return len(self.sizes) if self.is_continuous else len(self.continuous)
+
+    @property
+    def continuous_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The lowest and highest number of each continuous column."""
+        columns = self.continuous or range(self.deviations)
+        low, high = self.low or (), self.high or ()
+        return tuple(low[i] for i in columns), tuple(high[i] for i in columns)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -119,7 +148,11 @@ class ActionLayout:
 
     def means(self, logits: Tensor) -> Tensor:
         """Return (n, D), the means among (n, A)."""
-        return logits[:, -self.deviations :]
+        return logits[:, self.mask_width : self.mask_width + self.deviations]
+
+    def log_deviations(self, logits: Tensor, logstd: Tensor | None) -> Tensor | None:
+        """Return (1, D) or (n, D), the log-deviations of continuous columns; None where all heads are discrete."""
+        return full_precision(logits[:, -self.deviations :]) if self.deviates_by_state else logstd
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the (n, K) choices, int64, and the (n, D) numbers in (n, W) rows of mixed actions."""
@@ -152,14 +185,13 @@ class ActionLayout:
             logits: (n, A) logits, means of a Box, or both.
             noise: (n, heads) from `draw_noise`.
             mask: (n, discrete logits), nonzero where an action is legal, or None.
-            logstd: (1, D) where there are continuous columns, else None.
+            logstd: (1, D) where there are continuous columns and the layout does not deviate by state, else None.
         """
-        if self.continuous and logstd is not None:
-            choices = self._draw(logits, noise, mask)
-            return self.join(choices, _draw_normal(self.means(logits), logstd, noise[:, -self.deviations :]))
-        if logstd is not None:
-            return _draw_normal(logits, logstd, noise)
-        return self._draw(logits, noise, mask)
+        logstd = self.log_deviations(logits, logstd)
+        if logstd is None:
+            return self._draw(logits, noise, mask)
+        numbers = _draw_normal(self.means(logits), logstd, noise[:, -self.deviations :])
+        return self.join(self._draw(logits, noise, mask), numbers) if self.continuous else numbers
 
     def _draw(self, logits: Tensor, noise: Tensor, mask: Tensor | None) -> Tensor:
         """Return the (n, K) choices of the discrete heads, (n,) for Discrete."""
@@ -173,17 +205,22 @@ class ActionLayout:
     def greedy(self, logits: Tensor, mask: Tensor | None) -> Tensor:
         """Return the most likely legal action of each row."""
         if self.is_continuous:
-            return full_precision(logits)
+            return full_precision(self.means(logits))
         heads = [head.argmax(0) for head in self.heads(logits, mask)]
         best = torch.stack(heads, 1) if self.shape else heads[0]
         return self.join(best, full_precision(self.means(logits))) if self.continuous else best
 
     def log_prob(self, logits: Tensor, actions: Tensor, mask: Tensor | None, logstd: Tensor | None) -> Tensor:
-        """Return (n,) log-probabilities of ``actions``, summed over heads."""
+        """Return (n,) log-probabilities of ``actions``, summed over heads.
+
+        Those of squashed numbers are the normal's, of u: the density of what the environment gets has one more factor,
+        which depends on u alone, so that it cancels in every ratio of two policies.
+        """
+        logstd = self.log_deviations(logits, logstd)
         if logstd is None:
             return self._log_prob_of_choices(logits, actions, mask)
         if not self.continuous:
-            return _log_prob_normal(logits, actions, logstd)
+            return _log_prob_normal(self.means(logits), actions, logstd)
         choices, numbers = self.split(actions)
         return self._log_prob_of_choices(logits, choices, mask) + _log_prob_normal(self.means(logits), numbers, logstd)
 
@@ -193,11 +230,30 @@ class ActionLayout:
         return sum((torch.log_softmax(z, 0).gather(0, a[None])[0] for z, a in heads), start=logits.new_zeros(()))
 
     def to_env(self, actions: Tensor) -> Tensor:
-        """Return the copy of ``actions`` that the environment gets: continuous columns are clipped to their bounds."""
+        """Return the copy of ``actions`` that the environment gets: clipped to their bounds, or squashed into them."""
         if self.low is None or self.high is None:
             return actions
         low, high = actions.new_tensor(self.low), actions.new_tensor(self.high)
-        return torch.clamp(actions, low, high)
+        if self.is_squashed and self.continuous:
+            choices, numbers = self.split(actions)
+            actions = self.join(choices, self._squash(numbers))
+        elif self.is_squashed:
+            actions = self._squash(actions)
+        return torch.clamp(actions, low, high)  # squashed ones, too: rounding may lead out of the bounds
+
+    def _squash(self, numbers: Tensor) -> Tensor:
+        low, high = (numbers.new_tensor(bound) for bound in self.continuous_bounds)
+        return low + (high - low) * (torch.tanh(numbers) + 1.0) / 2.0
+
+    def log_stretch(self, numbers: Tensor) -> Tensor:
+        """Return (n,) for (n, D) of u: the logarithm of the volume that a squashed action has for each of u.
+
+        It is the sum of log((high - low) / 2) + log(1 - tanh(u)^2), the latter in a form without cancellation.
+        Source: Haarnoja et al. 2018, arXiv:1801.01290, appendix C.
+        """
+        low, high = (numbers.new_tensor(bound) for bound in self.continuous_bounds)
+        slope = 2.0 * (math.log(2.0) - numbers - torch.nn.functional.softplus(-2.0 * numbers))
+        return (slope + torch.log((high - low) / 2.0)).sum(1)
 
 
 def _draw_normal(means: Tensor, logstd: Tensor, noise: Tensor) -> Tensor:

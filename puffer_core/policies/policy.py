@@ -190,13 +190,14 @@ def make_policy(
 
     Raises:
         UnknownNameError: If no plugin supplies an encoder of that name.
-        OptionError: If the encoder can't read these observations, or they can't be normalised and should be.
+        OptionError: If the encoder can't read these observations, or they can't be normalised and should be, or the
+            actions can't be squashed and should be.
     """
     config = choose_encoder(config, observation_space)
     spec = manager().policies.get(config.name)
     encoder: Any = resolve(spec.encoder)
     arguments: dict[str, Any] = {} if spec.options is None else {"options": options}
-    layout = ActionLayout.from_space(action_space)
+    layout = ActionLayout.from_space(action_space, config.box)
     with torch.random.fork_rng(devices=[]):  # an encoder that draws from torch's own generator is seeded, too
         torch.manual_seed(generator.initial_seed())
         body = encoder(observation_space, config.hidden_size, config.bias, generator, **arguments)

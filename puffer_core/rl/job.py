@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from puffer_core.errors import EnvError, shortened
+from puffer_core.errors import EnvError, OptionError, shortened
 from puffer_core.policies import ActionLayout, make_policy
 from puffer_core.policies.choice import choose_encoder
 from puffer_core.rl.streams import generator
@@ -30,8 +30,8 @@ def supports(job: Job) -> str | None:
     if reason := _lacks(job.device):
         return f"train.device={shortened(job.device)}: {reason}"
     try:
-        ActionLayout.from_space(job.action_space)
-    except EnvError as error:
+        ActionLayout.from_space(job.action_space, job.config.policy.box)
+    except (EnvError, OptionError) as error:
         return str(error)
     return None
 

@@ -99,6 +99,8 @@ class _PPOLoss(torch.autograd.Function):
         # Where the clipped branch is strictly larger, its ratio is a constant: no gradient.
         d_logprob = gain * (gain <= clipped_gain) * (-1.0 / count)
         d_logits, d_logstd = heads.gradient(d_logprob, coefs.ent / count)
+        if layout.deviates_by_state:
+            d_logits, d_logstd = torch.cat([d_logits.t(), d_logstd.t()]).t(), None
         ctx.gradients = (d_logits.to(logits.dtype), d_values.mul_(coefs.vf / count), d_logstd)
         ctx.mark_non_differentiable(terms, ratio)
         return loss, terms, ratio
@@ -146,23 +148,45 @@ class _Discrete:
 
 
 class _Box:
-    """Log-probability and entropy of independent normals, and their gradient for means and log-deviations."""
+    """Log-probability and entropy of independent normals, and their gradient for means and log-deviations.
 
-    def __init__(self, means: Tensor, logstd: Tensor, targets: Targets) -> None:
-        self._live = targets.live
+    The entropy of squashed ones has no closed form. It is estimated at the u that was drawn, E[log-stretch] by
+    log-stretch(u), whose gradient follows u = m + s e at the e which that u has now: without bias while the policy is
+    the one that drew.
+    """
+
+    def __init__(self, means: Tensor, logstd: Tensor, layout: ActionLayout, targets: Targets) -> None:
+        self._live, self._by_state = targets.live, layout.deviates_by_state
         self._inverse = torch.exp(-logstd)
         self._deviations = (targets.actions - full_precision(means)) * self._inverse
         self.logprob = (-0.5 * self._deviations.square() - HALF_LOG_2PI - logstd).sum(1)
         self.entropy = (logstd + (0.5 + HALF_LOG_2PI)).sum(1).expand(len(means))
+        self._pull: Tensor | None = None
+        if layout.is_squashed:
+            self.entropy = self.entropy + layout.log_stretch(targets.actions)
+            self._pull = 2.0 * torch.tanh(targets.actions)
 
     def gradient(self, d_logprob: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
-        """Return dL/dm = g (a - m) / s^2 and dL/dlog s, the sum of g ((a - m)^2 / s^2 - 1) - w over live steps."""
+        """Return dL/dm = g (a - m) / s^2 and dL/dlog s = g ((a - m)^2 / s^2 - 1) - w, summed over live steps.
+
+        Squashed, 2 w tanh(u) comes to dL/dm, and (u - m) times that to dL/dlog s. Deviations of the state have dL/dlog
+        s of each step, (n, D).
+        """
         deviations = _select(self._live, self._deviations.t()).t()
+        inverse = _select(self._live, self._inverse.t()).t() if self._by_state else self._inverse
         weight = d_logprob[:, None]
-        d_means = weight * deviations * self._inverse
+        d_means = weight * deviations * inverse
+        d_logstd = weight * (deviations.square() - 1.0)
+        if self._pull is not None:
+            pull = entropy_weight * _select(self._live, self._pull.t()).t()
+            d_means = d_means + pull
+            # The inverse of a dead step may be anything.
+            spread = _select(self._live, self._inverse.reciprocal().expand_as(pull).t()).t()
+            d_logstd = d_logstd + pull * deviations * spread
+        if self._by_state:
+            return d_means, _select(self._live, (d_logstd - entropy_weight).t()).t()
         live = len(deviations) if self._live is None else self._live.sum()
-        d_logstd = (weight * (deviations.square() - 1.0)).sum(0, keepdim=True) - entropy_weight * live
-        return d_means, d_logstd
+        return d_means, d_logstd.sum(0, keepdim=True) - entropy_weight * live
 
 
 class _Mixed:
@@ -171,7 +195,7 @@ class _Mixed:
     def __init__(self, logits: Tensor, logstd: Tensor, layout: ActionLayout, targets: Targets) -> None:
         choices, numbers = layout.split(targets.actions)
         self._discrete = _Discrete(logits, layout, replace(targets, actions=choices))
-        self._box = _Box(layout.means(logits), logstd, replace(targets, actions=numbers))
+        self._box = _Box(layout.means(logits), logstd, layout, replace(targets, actions=numbers))
         self.logprob = self._discrete.logprob + self._box.logprob
         self.entropy = self._discrete.entropy + self._box.entropy
 
@@ -183,9 +207,12 @@ class _Mixed:
 
 
 def _heads(logits: Tensor, logstd: Tensor | None, layout: ActionLayout, targets: Targets) -> _Discrete | _Box | _Mixed:
+    logstd = layout.log_deviations(logits, logstd)
     if logstd is None:
         return _Discrete(logits, layout, targets)
-    return _Mixed(logits, logstd, layout, targets) if layout.continuous else _Box(logits, logstd, targets)
+    if layout.continuous:
+        return _Mixed(logits, logstd, layout, targets)
+    return _Box(layout.means(logits), logstd, layout, targets)
 
 
 def _select(live: Tensor | None, array: Tensor) -> Tensor:
