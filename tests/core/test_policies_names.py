@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from puffer_core import policies
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.emulation.spaces import FlatBox
 from puffer_core.errors import RunError
@@ -124,3 +127,16 @@ def test_heads_start_alike_whatever_the_core_is() -> None:
     for core in ("none", "mingru", "lstm"):
         weight = build(core=core).decoder.weight.detach()
         assert 0.8 / 8**0.5 < float(weight.abs().max()) <= 1 / 8**0.5
+
+
+def test_options_of_encoders_are_read_without_torch() -> None:
+    script = "import sys, puffer_core.policies.options; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"
+
+
+def test_names_of_the_package_are_all_there() -> None:
+    assert all(getattr(policies, name) for name in policies.__all__)
+    assert set(policies.__all__) <= set(dir(policies))
+    with pytest.raises(AttributeError, match="has no attribute 'GRULayer'"):
+        _ = policies.GRULayer
