@@ -82,7 +82,7 @@ class ActingStep(nn.Module):
         extra: dict[str, Any] = {"agents": given["agents"]} if self.needs_agents else {}
         logits, values, after = self.policy.forward_eval(observations, state, **extra)
         mask = given.get("action_mask")
-        actions = layout.to_env(layout.greedy(logits, mask))
+        actions = layout.to_env(_greedy(layout, logits, mask))
         results = (_masked(layout, logits, mask), actions, values)
         return (*results, after) if "state" in given else results
 
@@ -100,6 +100,16 @@ class ActingStep(nn.Module):
             return torch.randn(shape, generator=generator).to(getattr(torch, port.dtype))
         most = {"bool": 2, "uint8": 256, "int8": 128}.get(port.dtype, 16) if port.name != "agents" else 1
         return torch.randint(0, most, shape, generator=generator).to(getattr(torch, port.dtype))
+
+
+def _greedy(layout: ActionLayout, logits: Tensor, mask: Tensor | None) -> Tensor:
+    """Return `ActionLayout.greedy`, mixed rows put together in a way that is recorded for any number of them."""
+    if not layout.continuous:
+        return layout.greedy(logits, mask)
+    choices = (head.argmax(0).to(logits.dtype) for head in layout.heads(logits, mask))
+    means = iter(layout.means(logits).unbind(1))
+    columns = range(len(layout.sizes) + len(layout.continuous))
+    return torch.stack([next(means) if k in layout.continuous else next(choices) for k in columns], 1)
 
 
 def _masked(layout: ActionLayout, logits: Tensor, mask: Tensor | None) -> Tensor:
