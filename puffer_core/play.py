@@ -22,6 +22,7 @@ from puffer_core import keys as keyboard
 from puffer_core import runs, vector
 from puffer_core.actors import Actor, AgentActor, RandomActor, head_sizes
 from puffer_core.config import Config
+from puffer_core.config.options import spell
 from puffer_core.console import Reporter
 from puffer_core.emulation.spaces import action_codec
 from puffer_core.errors import OptionError, RenderError
@@ -29,8 +30,9 @@ from puffer_core.keys import KeyMap, Keys
 from puffer_core.native import NativeEnv
 from puffer_core.scores import SCORE_FIELDS
 from puffer_core.screens import PlayScreen, first_environment, missing_display, require_window, showing_ends
+from puffer_core.specs import EnvSpec
 from puffer_core.trained import config_for, environment_seed, load_agent, require_spaces
-from puffer_core.training.job import EnvLike, locate, named
+from puffer_core.training.job import EnvLike, locate, named, with_value
 from puffer_core.training.signals import Interrupted, StopSignals
 from puffer_core.vector.wrap.instances import EnvWrapper
 
@@ -121,13 +123,13 @@ def play(
         Interrupted: After Ctrl-C or SIGTERM.
     """
     reporter, options = console or Reporter(), dict(options or {})
-    _require(render, fps, episodes)
+    _require(render, fps, episodes, seed)
     key_map = None if keys is None else keyboard.parse(keys)
     env = named(env)
     spec, name = locate(env)
     folder = options.pop("runs_dir", None)
     checkpoint = None if load is None else runs.find_checkpoint(os.fspath(load), name, folder)
-    config = config_for(env, checkpoint, options)
+    config = _config(env, checkpoint, options)
     seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else seed
     opened = ExitStack()  # closed by the handler too, where a second signal ends the process
     with StopSignals(lambda _: None, opened.close) as signals, signals.held(), opened:
@@ -251,13 +253,24 @@ def _raise_if(signals: StopSignals) -> None:
         raise Interrupted(signals.number, {})
 
 
-def _require(render: str, fps: float | None, episodes: int | None) -> None:
+def _config(env: str | EnvSpec, checkpoint: Path | None, options: Mapping[str, str]) -> Config:
+    """Return the configuration of the one environment, which is stepped in this process."""
+    refused = [key for key in options if not key.startswith("env.")]
+    if refused:
+        raise OptionError(f"`{spell(refused[0])}` has no meaning here: a game takes --env.* only", hint="leave it out")
+    config = config_for(env, checkpoint, options)
+    return config if locate(env)[0].table else with_value(config, "vec.backend", "serial")
+
+
+def _require(render: str, fps: float | None, episodes: int | None, seed: int | None) -> None:
     if render not in VIEWS:
         raise OptionError(f"render={render!r} is not one of {', '.join(VIEWS)}")
     if fps is not None and not 0 < fps <= 1000:
         raise OptionError(f"fps={fps} is not above 0 and at most 1000")
     if episodes is not None and episodes < 1:
         raise OptionError(f"episodes={episodes} is less than 1")
+    if seed is not None and not 0 <= seed < 2**63:
+        raise OptionError(f"seed={seed} is not an integer from 0 to {2**63 - 1}")
 
 
 def _told(number: int, logged: Mapping[str, float]) -> str:

@@ -181,6 +181,8 @@ def test_a_trained_agent_plays_the_others(tmp_path: Path, monkeypatch: pytest.Mo
         ({"render": "video"}, "render='video' is not one of auto, human, ansi"),
         ({"fps": 0}, "fps=0 is not above 0 and at most 1000"),
         ({"episodes": 0}, "episodes=0 is less than 1"),
+        ({"seed": -1}, "seed=-1 is not an integer from 0"),
+        ({"options": {"vec.backend": "multiprocessing"}}, "--vec.backend` has no meaning here: a game takes --env"),
         ({"options": {"train.gamma": "0.5"}}, "--train.gamma` has no meaning here"),
         ({"keys": "q"}, "`q` is no key and its action"),
     ],
