@@ -11,7 +11,7 @@ from typing import Any
 from puffer_core import vector
 from puffer_core.bench import default_instances
 from puffer_core.env import Array
-from puffer_core.errors import OptionError
+from puffer_core.errors import EnvError, OptionError
 from puffer_core.isolation import describe
 from puffer_core.vector.counts import check_count
 from puffer_core.vector.native import cores
@@ -122,7 +122,8 @@ def bench_vec(
         say: Called with a line about each setting once it is measured.
 
     Raises:
-        OptionError: If a number is illegal. A setting that fails is in the result, with the reason.
+        OptionError: If a number is illegal.
+        EnvError: If every setting fails. One that fails among others is in the result, with the reason in one line.
     """
     if not 0 < seconds < float("inf"):
         raise OptionError(f"seconds={seconds!r} is not a positive number")
@@ -137,7 +138,9 @@ def bench_vec(
         row = _row(name, setting, *_rate(setting, env, params, wrap, seconds))
         rows.append(row)
         if say is not None:
-            say(f"{row['steps_per_second'] or 0:>12,.0f} steps/s  {row['options']}")
+            say(_told(row))
+    if all(row["error"] is not None for row in rows):
+        raise EnvError(f"{name}: all {len(rows)} settings fail, {rows[0]['options']} with: {rows[0]['error']}")
     return {"settings": sorted(rows, key=lambda row: -(row["steps_per_second"] or 0.0))}
 
 
@@ -163,7 +166,7 @@ def _rate(
             _steps_per_second(opened, batches, seconds / 10)
             return statistics.median(_steps_per_second(opened, batches, seconds / PARTS) for _ in range(PARTS)), None
     except Exception as error:
-        return None, describe(error)
+        return None, describe(error).partition("\n")[0]
 
 
 def _steps_per_second(opened: vector.Vector, batches: Sequence[Array], seconds: float) -> float:
@@ -192,6 +195,13 @@ def _row(name: str, setting: Setting, rate: float | None, error: str | None) -> 
         "options": setting.options,
         "error": error,
     }
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """Return the line about a setting that was measured."""
+    if row["error"] is not None:
+        return f"{'failed':>20}  {row['options']}: {row['error']}"
+    return f"{row['steps_per_second']:>12,.0f} steps/s  {row['options']}"
 
 
 def _doublings(limit: int) -> Iterator[int]:

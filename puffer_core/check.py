@@ -114,7 +114,12 @@ class Probe:
 
 
 def check(
-    env: Any, params: Mapping[str, Any] | None = None, *, is_random: bool | None = None, isolated: bool | None = None
+    env: Any,
+    params: Mapping[str, Any] | None = None,
+    *,
+    is_random: bool | None = None,
+    isolated: bool | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Report:
     """Run the conformance kit on an environment.
 
@@ -124,6 +129,7 @@ def check(
         is_random: Whether two seeds have to give two trajectories; None: where episodes without a seed differ.
         isolated: Whether checks run in a child process, where a crash or a hang fails one check. None: where ``env`` is
             a text, so that a child can find it.
+        say: Called with a line when a check begins.
 
     Returns:
         What passed, what failed and why, what is worth knowing, and the limits that are declared.
@@ -135,10 +141,12 @@ def check(
         find_target(env)
     case = Case(env, dict(params or {}), is_random, plugin_settings=plugins.settings())
     run = _run_in_child if isolated or (isolated is None and isinstance(env, str)) else _run_here
-    (probed,) = run(probe, [case])
+    (probed,) = run(probe, [case], None if say is None else lambda i: say(f"{_OPENS} ..."))
     if isinstance(probed, Result):
         probed = Probe(probed, str(env))
-    results = [probed.opening, *run(run_check, [replace(case, name=n, steps=probed.steps) for n in probed.names])]
+    names = probed.names
+    on_start = None if say is None else lambda i: say(f"{names[i]} ... ({i + 2} of {len(names) + 1})")
+    results = [probed.opening, *run(run_check, [replace(case, name=n, steps=probed.steps) for n in names], on_start)]
     warned = {finding.reason: finding for result in reversed(results) for finding in result.warnings}
     return Report(
         env=probed.env,
@@ -235,14 +243,25 @@ def _timings(contract: EnvContract) -> tuple[float, float]:
     return 1e-9, 0.0  # a check will tell
 
 
-def _run_here(function: Callable[[Case], Any], cases: list[Case]) -> list[Any]:
-    return [function(case) for case in cases]
+def _run_here(
+    function: Callable[[Case], Any], cases: list[Case], on_start: Callable[[int], None] | None = None
+) -> list[Any]:
+    results = []
+    for i, case in enumerate(cases):
+        if on_start is not None:
+            on_start(i)
+        results.append(function(case))
+    return results
 
 
-def _run_in_child(function: Callable[[Case], Any], cases: list[Case]) -> list[Any]:
+def _run_in_child(
+    function: Callable[[Case], Any], cases: list[Case], on_start: Callable[[int], None] | None = None
+) -> list[Any]:
     """Return what the function gives for each case, in a child process; where that dies, a failed `Result`."""
     work = [(function.__name__, case) for case in cases]
-    outcomes = run_isolated("puffer_core.check:answer", work, case_timeout_s=_CASE_TIMEOUT_S, max_hung=_MAX_HUNG)
+    outcomes = run_isolated(
+        "puffer_core.check:answer", work, case_timeout_s=_CASE_TIMEOUT_S, max_hung=_MAX_HUNG, on_start=on_start
+    )
     return [_unpacked(outcome, case) for outcome, case in zip(outcomes, cases, strict=True)]
 
 

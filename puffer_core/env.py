@@ -8,6 +8,7 @@ observations already to the next episode, and the last observation of the ended 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -29,6 +30,8 @@ OPTIONAL = ("masks", "final_observations", "action_mask", "log", "logged")
 BUFFERS = REQUIRED + OPTIONAL
 ALIGNMENT = 64
 _INT32 = np.iinfo(np.int32)
+_MUCH_MEMORY = 2**28
+"""Bytes from which on the memory that is free is looked at before it is taken."""
 _REPLACED = "without `strict` it is replaced and counted as illegal"
 
 
@@ -274,12 +277,27 @@ def layout_of(env: Declares, rows: int | None = None) -> Layout:
 
 
 def allocate(layout: Layout) -> dict[str, Array]:
-    """Return new arrays, zeroed and aligned to cache lines; every agent present, every action legal."""
+    """Return new arrays, zeroed and aligned to cache lines; every agent present, every action legal.
+
+    Raises:
+        OptionError: If there is not as much memory; the text gives the bytes needed and the bytes available.
+    """
+    _require_memory(layout)
     arrays = {name: _aligned(shape, np.dtype(dtype)) for name, (shape, dtype) in layout.items()}
     for name in ("masks", "action_mask"):
         if name in arrays:
             arrays[name].fill(1)
     return arrays
+
+
+def _require_memory(layout: Layout) -> None:
+    needed = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in layout.values())
+    if needed >= _MUCH_MEMORY:
+        import psutil
+
+        if needed > (available := psutil.virtual_memory().available):
+            msg = f"the arrays of all environments need {needed:,} bytes, available are {available:,}"
+            raise OptionError(msg, hint="use fewer environments")
 
 
 def take_buffers(layout: Layout, buf: Mapping[str, Array] | None, owner: str) -> dict[str, Array | None]:

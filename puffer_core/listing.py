@@ -80,7 +80,7 @@ def _describe_object(spec: EnvSpec, name: str) -> dict[str, Any]:
         return {
             "observation": str(opened.single_observation_space),
             "action": str(opened.single_action_space),
-            "params": _object_params(spec),
+            "params": _family_params(opened) if spec.is_family and spec.params == OPEN else _object_params(spec),
             "log_fields": list(opened.log_fields),
         }
 
@@ -95,6 +95,23 @@ def _object_params(spec: EnvSpec) -> list[dict[str, Any]]:
             blank | {"name": field.name, "kind": str(field.type), "default": default}
             for field, default in zip(fields, defaults, strict=True)
         ]
-    arguments = inspect.signature(plugins.resolve(str(spec.make))).parameters.values()
+    return _arguments(plugins.resolve(str(spec.make)))
+
+
+def _family_params(opened: Any) -> list[dict[str, Any]]:
+    """Return what the constructor of the environment inside takes; the family only passes it on."""
+    env = getattr(opened, "members", [None])[0]
+    while env is not None and hasattr(env, "env"):
+        env = env.env
+    return [] if env is None else _arguments(type(getattr(env, "unwrapped", env)))
+
+
+def _arguments(make: Any) -> list[dict[str, Any]]:
+    """Return the arguments of a class or factory that have a default."""
+    blank = dict.fromkeys(PARAM_KEYS)
+    try:
+        arguments = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # a constructor in C may not tell
+        return []
     named = [argument for argument in arguments if argument.default is not argument.empty and argument.name != "buf"]
     return [blank | {"name": argument.name, "default": argument.default} for argument in named]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from puffer_core.cli.common import emit, raw_command
@@ -18,6 +20,11 @@ def command(context: click.Context, env: str, as_json: bool, deterministic: bool
     """
     from puffer_core.check import check, params_of
 
-    report = check(env, params_of(env, options.parse(context.args)), is_random=False if deterministic else None)
+    report = check(
+        env,
+        params_of(env, options.parse(context.args)),
+        is_random=False if deterministic else None,
+        say=(lambda line: click.echo(line, err=True)) if sys.stderr.isatty() and not as_json else None,
+    )
     emit(report.as_dict(), as_json, check_summary)
     return 0 if report.is_ok else 1

@@ -140,12 +140,25 @@ class Rollout:
         for t in range(self.horizon):
             actions = self._act(t, noise)
             self._copy_actions(actions, self._vector.actions)
-            self._vector.send(self._vector.actions)
-            self._vector.recv()
+            try:
+                self._vector.send(self._vector.actions)
+                self._vector.recv()
+            except EnvError as error:
+                self._refuse_actions(actions, error)
+                raise
             self._clock.mark("env")
             self._store(t + 1, t)
             self._clock.mark("copy")
             self._bootstrap_truncated(t + 1, t)
+
+    def _refuse_actions(self, actions: Tensor, error: EnvError) -> None:
+        """Raise the cause where an environment was refused actions that the policy diverged to."""
+        finite = torch.isfinite(actions.view(len(actions), -1)).all(1)
+        if not finite.all():
+            row = int((~finite).int().argmax())
+            msg = f"{self._vector.name}: the policy's output for agent {row} is not finite, its action is"
+            hint = "has it diverged? lower the learning rate"
+            raise NonFiniteError(f"{msg} {actions[row].tolist()}", hint=hint) from error
 
     def _carry(self) -> None:
         """Make the last arrival the first, and keep the state that enters it, zeroed where an episode began."""
@@ -193,8 +206,9 @@ class Rollout:
             resets |= ~was_alive
             rewards = np.where(was_alive, rewards, np.float32(0.0))
         if not vector.masks.all():
-            absent = torch.from_numpy(~vector.masks).view(-1, *[1] * (observations.ndim - 1))
-            observations = observations.masked_fill(absent, 0)
+            # With `where`, since torch can't fill tensors of wide unsigned integers.
+            present = torch.from_numpy(vector.masks.copy()).view(-1, *[1] * (observations.ndim - 1))
+            observations = torch.where(present, observations, torch.zeros_like(observations))
         if self._reward_clip:
             # What is not finite stays as it is: `check` stops there.
             clipped = np.clip(rewards, -self._reward_clip, self._reward_clip)

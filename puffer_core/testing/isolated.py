@@ -13,8 +13,9 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import IO
 
@@ -35,7 +36,12 @@ class Outcome:
 
 
 def run_isolated(
-    target: str, cases: Sequence[object], *, case_timeout_s: float = 20.0, max_hung: int | None = None
+    target: str,
+    cases: Sequence[object],
+    *,
+    case_timeout_s: float = 20.0,
+    max_hung: int | None = None,
+    on_start: Callable[[int], None] | None = None,
 ) -> list[Outcome]:
     """Return the outcome of ``target(case)`` for every case, in order.
 
@@ -44,17 +50,26 @@ def run_isolated(
         cases: Anything that can be pickled.
         case_timeout_s: A case that takes longer has hung.
         max_hung: After as many that have hung the others count as hung untried.
+        on_start: Called with the position of each case when it is begun.
     """
     outcomes: list[Outcome] = []
     while len(outcomes) < len(cases):
         if max_hung is not None and sum(outcome.status == "hung" for outcome in outcomes) >= max_hung:
             untried = Outcome("hung", f"not tried after {max_hung} that gave no answer within {case_timeout_s} s")
             return outcomes + [untried] * (len(cases) - len(outcomes))
-        outcomes.extend(_run_child(target, cases[len(outcomes) :], case_timeout_s))
+        first = len(outcomes)
+        told = None if on_start is None else partial(_tell, on_start, first)
+        outcomes.extend(_run_child(target, cases[first:], case_timeout_s, told))
     return outcomes
 
 
-def _run_child(target: str, cases: Sequence[object], case_timeout_s: float) -> list[Outcome]:
+def _tell(on_start: Callable[[int], None], first: int, position: int) -> None:
+    on_start(first + position)
+
+
+def _run_child(
+    target: str, cases: Sequence[object], case_timeout_s: float, on_start: Callable[[int], None] | None
+) -> list[Outcome]:
     """Return the outcomes of one child's life: all cases, or those up to the one that ended it."""
     command = [sys.executable, "-c", _CHILD, target]
     outcomes: list[Outcome] = []
@@ -73,6 +88,8 @@ def _run_child(target: str, cases: Sequence[object], case_timeout_s: float) -> l
         _send(child.stdin, cases)
         is_ready = False
         while len(outcomes) < len(cases):
+            if is_ready and on_start is not None:
+                on_start(len(outcomes))
             timeout_s = case_timeout_s if is_ready else max(_START_S, case_timeout_s)
             try:
                 line = lines.get(timeout=timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from puffer_core.errors import OptionError
 
 _SEEDS = 2**63
+_ENDLESS = 2**40
 
 
 def check_counts(num_envs: object, num_workers: object, batch_size: object, zero_copy: bool) -> None:
@@ -29,14 +31,17 @@ def check_counts(num_envs: object, num_workers: object, batch_size: object, zero
         msg = f"num_envs={envs} can't be divided among num_workers={workers}"
         raise OptionError(msg, hint=f"num_workers can be {_nearest(workers, _divisors(envs))}")
     share = envs // workers
-    hint = f"batch_size can be {_nearest(batch, [share * n for n in _divisors(workers, zero_copy)])}"
     if batch > envs:
-        raise OptionError(f"batch_size={batch} is more than num_envs={envs}", hint=hint)
-    if batch % share:
+        msg = f"batch_size={batch} is more than num_envs={envs}"
+    elif batch % share:
         msg = f"batch_size={batch} is no whole number of workers with {share} of num_envs={envs} each"
-        raise OptionError(msg, hint=hint)
-    if zero_copy and envs % batch:
-        raise OptionError(f"num_envs={envs} is no multiple of batch_size={batch}, which zero_copy needs", hint=hint)
+    elif zero_copy and envs % batch:
+        msg = f"num_envs={envs} is no multiple of batch_size={batch}, which zero_copy needs"
+    else:
+        return
+    near = min(batch, envs) // share
+    legal = _divisors(workers) if zero_copy else [n for n in (near, near + 1) if 0 < n <= workers]
+    raise OptionError(msg, hint=f"batch_size can be {_nearest(batch, [share * n for n in legal])}")
 
 
 def check_count(name: str, value: object) -> int:
@@ -100,9 +105,10 @@ def refuse_split(num_envs: int, num_workers: Any, batch_size: Any, zero_copy: bo
     return f"it has no workers for {' and '.join(asked)}" if asked else None
 
 
-def _divisors(total: int, only: bool = True) -> list[int]:
-    """Return the divisors of ``total``, or all numbers up to it."""
-    return [i for i in range(1, total + 1) if not only or total % i == 0]
+def _divisors(total: int) -> list[int]:
+    """Return the divisors of a number, in order; of one that no machine has that many environments for 1 and itself."""
+    low = [i for i in range(1, math.isqrt(total) + 1) if total % i == 0] if total < _ENDLESS else [1]
+    return sorted({*low, *(total // i for i in low)})
 
 
 def _nearest(value: int, legal: list[int]) -> str:

@@ -22,6 +22,8 @@ from puffer_core.vector.counts import check_count, is_auto
 
 CLOSE_S = 10.0
 """How long closing an environment that was only looked at may take where no timeout was given."""
+_MANY, _LEAST_BYTES = 2**20, 2**10
+"""From how many environments on their memory is looked at, and bytes that each takes at least."""
 _REFUSALS = (ValueError, TypeError, AssertionError, AttributeError, LookupError, ArithmeticError)
 """With which a constructor may refuse the value of a parameter."""
 
@@ -245,6 +247,7 @@ def sources_of(
         OptionError: If a list has another length, or one instance would be several environments.
     """
     check_count("num_envs", num_envs)
+    _require_room(num_envs)
     envs = list(env) if isinstance(env, list | tuple) else [env] * num_envs
     each: list[Any] = list(params) if isinstance(params, list | tuple) else [params] * num_envs
     for what, items in (("environments", envs), ("parameter sets", each)):
@@ -259,6 +262,17 @@ def sources_of(
         msg = f"one instance of {sources[0].name} can't be several of num_envs={num_envs} environments"
         raise OptionError(msg, hint="give its class or a factory, which makes one for each")
     return sources
+
+
+def _require_room(num_envs: int) -> None:
+    """Refuse so many environment objects that there is no memory for them, whatever they are."""
+    needed = num_envs * _LEAST_BYTES
+    if num_envs >= _MANY:
+        import psutil
+
+        if needed > (available := psutil.virtual_memory().available):
+            msg = f"num_envs={num_envs} environments need more than {needed:,} bytes, available are {available:,}"
+            raise OptionError(msg, hint="use fewer environments")
 
 
 def _source_of_spec(spec: EnvSpec, name: str) -> Source:

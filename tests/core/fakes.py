@@ -35,7 +35,7 @@ class ScriptedVector(Vector):
         rows = script.shape[1]
         self.num_agents = self.agents_per_batch = rows
         self.agents_per_env, self.num_envs = agents, rows // agents
-        low, high = (0, 255) if script.dtype == np.uint8 else (-np.inf, np.inf)
+        low, high = (0, int(np.iinfo(script.dtype).max)) if script.dtype.kind == "u" else (-np.inf, np.inf)
         self.single_observation_space = spaces.Box(low, high, script.shape[2:], script.dtype.type)
         self.single_action_space = action_space or spaces.Discrete(2)
         layout = ActionLayout.from_space(self.single_action_space)

@@ -15,7 +15,7 @@ from puffer_core.bench_vec import Setting, settings
 from puffer_core.cli.bench import command
 from puffer_core.config import options
 from puffer_core.console.summary import bench_vec_summary
-from puffer_core.errors import EnvError, OptionError
+from puffer_core.errors import EnvError, OptionError, WorkerError
 from puffer_core.vector import Multiprocessing, Native, Serial
 
 
@@ -130,6 +130,18 @@ def test_a_setting_that_fails_is_last_and_stops_nothing(monkeypatch: pytest.Monk
     text = bench_vec_summary({"settings": rows})
     assert "failed" in text
     assert "no room" in text
+
+
+def test_settings_that_all_fail_are_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Setting, *_: Any) -> Any:
+        raise WorkerError("worker 0 raised ValueError: no\n\nTraceback (most recent call last)")
+
+    monkeypatch.setattr(Setting, "open", fail)
+    told: list[str] = []
+    with pytest.raises(EnvError, match=r"^Count: all 6 settings fail, .* with: worker 0 raised ValueError: no$"):
+        bench_vec.bench_vec(Count, 4, 0.02, say=told.append)
+    assert len(told) == 6
+    assert all("failed" in line and "\n" not in line for line in told)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])

@@ -165,3 +165,11 @@ def test_misuse_exits_with_2(capsys: pytest.CaptureFixture[str], words: list[str
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert message in said
+
+
+def test_each_check_is_told_when_it_begins() -> None:
+    told: list[str] = []
+    report = check(RIGHT[0], say=told.append)
+    assert told[0] == "opens_steps_and_closes ..."
+    assert [line.partition(" ")[0] for line in told] == list(report.passed)
+    assert told[-1].endswith(f"({len(told)} of {len(told)})")

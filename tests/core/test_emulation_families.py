@@ -391,3 +391,10 @@ def test_what_is_registered_wrongly_is_told(name: str, told: str) -> None:
     make_gym("registers_here:SmallHere-v0").close()
     with pytest.raises(PufferError, match=told):
         make_gym(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("gym/Pendulum-v1", ("g", 10.0)), ("pettingzoo/connect-four", ("screen_scaling", 9))]
+)
+def test_options_of_the_constructor_are_described(name: str, option: tuple[str, object]) -> None:
+    assert option in [(row["name"], row["default"]) for row in listing.describe(name)["params"]]

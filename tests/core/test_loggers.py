@@ -123,13 +123,13 @@ def test_make_loggers_refuses_an_unknown_name(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("toy")
 def test_make_loggers_closes_what_it_made_where_a_later_one_can_not_be(tmp_path: Path) -> None:
-    for names, error in (
-        (("recording", "refusing"), OptionError),
-        (("recording", "interrupted"), KeyboardInterrupt),
-        (("recording", "nobody"), KeyError),
+    for names, error, told in (
+        (("recording", "refusing"), OptionError, "no project is named"),
+        (("recording", "interrupted"), KeyboardInterrupt, "^$"),
+        (("recording", "nobody"), KeyError, "nobody"),
     ):
         made.clear()
-        with pytest.raises(error):
+        with pytest.raises(error, match=told):
             make_loggers(run_in(tmp_path, *names), print)
         assert [logger.closed for logger in made] == ([] if names[1] == "nobody" else [1])
 

@@ -303,3 +303,32 @@ def test_integer_observations_keep_their_type() -> None:
     assert rollout.observations.dtype == torch.uint8
     assert np.array_equal(rollout.observations.numpy(), pixels[:5])
     assert np.array_equal(rollout.gather(torch.tensor([2, 0])).observations.numpy(), pixels[:4, [2, 0]])
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int64, np.float32])
+def test_observations_of_absent_agents_are_zero_whatever_their_type(kind: Any) -> None:
+    masks = np.ones((9, 4), np.bool_)
+    masks[2, 1] = False
+    rollout = make_rollout(ScriptedVector(np.full((9, 4, 3), 7, kind), masks=masks), mingru(), 4)
+    rollout.start(0)
+    rollout.collect()
+    assert rollout.observations[2, :2].tolist() == [[7, 7, 7], [0, 0, 0]]
+
+
+class Refusing(ScriptedVector):
+    def send(self, actions: Any, hold: bool = False) -> None:
+        raise EnvError("no such action")
+
+
+def test_actions_that_are_refused_are_the_policys_fault_where_it_gave_nan() -> None:
+    box = spaces.Box(-1, 1, (2,), np.float32)
+    for number, error, told in (
+        (float("nan"), NonFiniteError, "the policy's output for agent 0 is not finite"),
+        (0.0, EnvError, "no such action"),
+    ):
+        policy = mingru(space=box)
+        policy.decoder.weight.data[:] = number
+        rollout = make_rollout(Refusing(np.ones((9, 4, 3), np.float32), box), policy, 4)
+        rollout.start(0)
+        with pytest.raises(error, match=told):
+            rollout.collect()

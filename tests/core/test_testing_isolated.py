@@ -54,3 +54,9 @@ def test_a_target_that_is_not_there_is_blamed_on_the_first_case(target):
     outcomes = run_isolated("no_such_module:work", ["a"])
     assert outcomes[0].status == "crashed"
     assert "no_such_module" in outcomes[0].detail
+
+
+def test_the_start_of_each_case_is_told(target):
+    begun: list[int] = []
+    run_isolated(target, ["a", "crash", "b"], case_timeout_s=5.0, on_start=begun.append)
+    assert begun == [0, 1, 2]

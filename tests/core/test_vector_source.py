@@ -6,13 +6,14 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from fakes_env import Count
 from fakes_sampling import sampling_env
 from gymnasium.spaces import Box
 
 from puffer_core import vector
-from puffer_core.errors import OptionError, WorkerError
+from puffer_core.errors import EnvError, OptionError, WorkerError
 from puffer_core.vector.bounded import within
 from puffer_core.vector.faults import Fault
 from puffer_core.vector.source import source_of
@@ -118,3 +119,23 @@ def test_exception_whose_text_cannot_be_made_keeps_its_traceback() -> None:
         told = str(Fault.of(error).as_error("vector", lambda position: "worker 0"))
     assert "(its text can't be made: LookupError)" in told
     assert "raise MuteError" in told
+
+
+def test_memory_that_is_not_there_is_told_before_it_is_taken() -> None:
+    with pytest.raises(OptionError, match=r"num_envs=\d+ environments need more than [\d,]+ bytes, available are"):
+        vector.make(Count, 10**11, "serial")
+    with pytest.raises(OptionError, match=r"arrays of all environments need [\d,]+ bytes, available are [\d,]+"):
+        vector.make(sampling_env(Box(0, 1, (10**6,))), 2 * 10**5, "serial")
+
+
+@pytest.mark.parametrize("backend", ["multiprocessing"])
+def test_info_that_cannot_be_sent_is_named(backend: str) -> None:
+    class Locked(Sampling):
+        def step(self, action: Any) -> Any:
+            *arrays, _ = super().step(action)
+            return *arrays, {"fine": 1, "deep": {"lock": threading.Lock()}}
+
+    with vector.make(Locked, 2, backend) as opened:
+        opened.reset()
+        with pytest.raises(EnvError, match=r"info\['deep'\]\['lock'\] is a lock, which can't be sent"):
+            opened.step(np.zeros(2, np.int32))

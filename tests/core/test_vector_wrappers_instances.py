@@ -16,7 +16,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box, Discrete
 
 from puffer_core import vector
-from puffer_core.emulation import GymnasiumPufferEnv
+from puffer_core.emulation import GymnasiumPufferEnv, adapt
 from puffer_core.env import PufferEnv
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.vector.source import source_of
@@ -454,7 +454,7 @@ class Plain2(gymnasium.Env[Any, Any]):
         return np.full((2, 2, 3), self.limit, np.uint8)
 
 
-@pytest.mark.parametrize("keys", [{"time_limit": 10}, {"episode_stats": True}], ids=str)
+@pytest.mark.parametrize("keys", [{"time_limit": 10}, {"episode_stats": True}, {"action_repeat": 2}], ids=str)
 def test_what_counts_by_episode_refuses_several_instances_in_one(keys: Any) -> None:
     message = f"wrap.{next(iter(keys))} can't be applied to VectorPufferEnv: its 2 instances end by themselves"
     with pytest.raises(OptionError, match=message) as caught:
@@ -528,7 +528,7 @@ def test_no_seed_is_told_behind_wrappers_too(keys: Any) -> None:
 
 
 def test_pictures_behind_a_wrapper_are_of_the_instance_asked_for() -> None:
-    with open_(two_vectors, 2, action_repeat=2) as opened:
+    with vector.make(lambda: EnvWrapper(adapt(two_vectors())), 2) as opened:
         assert [int(opened.render(i)[0, 0, 0]) for i in range(4)] == [7, 100] * 2
 
 

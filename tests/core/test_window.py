@@ -159,7 +159,7 @@ def test_what_check_raises_ends_the_waiting() -> None:
 
     with make(Steps, num_envs=1) as envs:
         envs.reset(0)
-        with WindowScreen("test", check=check) as screen, pytest.raises(Interrupted):
+        with WindowScreen("test", check=check) as screen, pytest.raises(Interrupted, match="stopped by SIGINT"):
             screen.show(envs)
     assert not pygame.display.get_init()
 

@@ -103,6 +103,23 @@ class EnvWrapper(PufferEnv):
         self._unpack(blob[:size])
 
 
+def refusal(wrapper: EnvWrapper, found: str, hint: str) -> OptionError:
+    """Return the error for an environment that a wrapper can't go around."""
+    kind = type(wrapper.unwrapped).__name__
+    return OptionError(f"wrap.{wrapper.key} can't be applied to {kind}: {found}", hint=hint)
+
+
+def require_one_instance(wrapper: EnvWrapper) -> None:
+    """Refuse an environment object that is several instances.
+
+    Raises:
+        OptionError: With the way out.
+    """
+    if wrapper.num_instances > 1:
+        found = f"its {wrapper.num_instances} instances end by themselves"
+        raise refusal(wrapper, found, "put the wrapper around each of them, before they are one object")
+
+
 class ActionRepeat(EnvWrapper):
     """Every action is taken ``count`` times; rewards are summed, the last observation and infos are shown.
 
@@ -111,12 +128,16 @@ class ActionRepeat(EnvWrapper):
     Args:
         env: The environment inside.
         count: How often.
+
+    Raises:
+        OptionError: If the environment is several instances: an end of one would cut the step of all.
     """
 
     key: ClassVar[str] = "action_repeat"
 
     def __init__(self, env: PufferEnv, count: int) -> None:
         super().__init__(env)
+        require_one_instance(self)
         self._count = count
         self._total = np.zeros_like(self.rewards)
 
@@ -153,9 +174,7 @@ class EpisodeEnvWrapper(EnvWrapper):
 
     def __init__(self, env: PufferEnv) -> None:
         super().__init__(env)
-        if self.num_instances > 1:
-            found = f"its {self.num_instances} instances end by themselves"
-            raise self._refusal(found, "put the wrapper around each of them, before they are one object")
+        require_one_instance(self)
 
     def _goes_on(self, there: Array) -> Array:
         """Return (N,) bool: agents that were ``there`` before the step and whose episode goes on behind it."""
@@ -163,15 +182,12 @@ class EpisodeEnvWrapper(EnvWrapper):
         going: Array = there & ~ended
         if self.num_agents > 1 and going.any() and (ended & there & self.masks).any():
             row = int(np.argmax(ended & there & self.masks))
-            raise self._refusal(
+            raise refusal(
+                self,
                 f"agent {row} ended and began an episode while others went on",
                 "let agents that end be absent (masks) until all have, or leave the wrapper out",
             )
         return going
-
-    def _refusal(self, found: str, hint: str) -> OptionError:
-        kind = type(self.unwrapped).__name__
-        return OptionError(f"wrap.{self.key} can't be applied to {kind}: {found}", hint=hint)
 
 
 class TimeLimit(EpisodeEnvWrapper):
