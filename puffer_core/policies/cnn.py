@@ -49,7 +49,7 @@ class CNNEncoder(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Encode (n, *shape) to (n, width)."""
-        x = self._pixels(observations)
+        x = self._pixels(observations, self.weight.dtype)
         for layer in self.conv:
             x = torch.relu(layer(x))
         return nn.functional.linear(x.flatten(1), self.weight, self.bias)

@@ -60,7 +60,7 @@ class ImpalaEncoder(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Encode (n, *shape) to (n, width)."""
-        x = self._pixels(observations)
+        x = self._pixels(observations, self.weight.dtype)
         for first in range(0, len(self.conv), len(GAINS)):
             x = nn.functional.max_pool2d(self.conv[first](x), 3, 2, 1)
             for k in range(first + 1, first + len(GAINS), 2):

@@ -124,7 +124,7 @@ class Image(nn.Module):
 
     def forward(self, leaf: Tensor) -> Tensor:
         """Return (n, size)."""
-        x: Tensor = self._pixels(leaf)
+        x: Tensor = self._pixels(leaf, self.conv[0].weight.dtype)
         for layer in self.conv:
             x = torch.relu(layer(x))
         return x.flatten(1)

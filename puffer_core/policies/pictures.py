@@ -20,7 +20,7 @@ from puffer_core.policies.choice import is_channels_last
 
 
 class Pixels(nn.Module):
-    """Takes pictures as they are stored to (n, C, height, width) float32, bytes divided by their largest bound.
+    """Takes pictures as they are stored to (n, C, height, width), bytes divided by their largest bound.
 
     Args:
         space: Of one picture: a Box of two or three axes; two have one channel.
@@ -39,10 +39,10 @@ class Pixels(nn.Module):
         is_bytes = space.dtype is not None and space.dtype.kind in "iu" and space.dtype.itemsize == 1
         self._scale = largest(space) if is_bytes else 1.0
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Return (n, *shape) as (n, C, height, width), channels-last in memory."""
+    def forward(self, pictures: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return (n, *shape) as (n, C, height, width) of ``dtype``, channels-last in memory."""
         x = pictures.unsqueeze(-1) if pictures.ndim == 3 else pictures
-        x = (x.permute(0, 3, 1, 2) if self._is_last else x).to(torch.float32, memory_format=torch.channels_last)
+        x = (x.permute(0, 3, 1, 2) if self._is_last else x).to(dtype, memory_format=torch.channels_last)
         return x if self._scale == 1.0 else x / self._scale
 
 

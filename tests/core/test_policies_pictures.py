@@ -131,6 +131,15 @@ def test_bytes_are_divided_by_their_largest_bound_and_floats_are_not() -> None:
         assert torch.equal(x, rows.permute(0, 3, 1, 2).float() / scale)
 
 
+@pytest.mark.parametrize("name", ["cnn", "impala"])
+def test_networks_of_another_type_compute_in_it(name: str) -> None:
+    policy, rows = build(name, bytes_of(36, 36, 3)), pictures(bytes_of(36, 36, 3))
+    single = policy.encoder(rows)
+    double = policy.double().encoder(rows)
+    assert double.dtype == torch.float64
+    assert torch.allclose(single.double(), double, atol=1e-5)
+
+
 # -- weights ----------------------------------------------------------------------------------------------------------
 
 
