@@ -17,7 +17,8 @@ def describe(agent: Agent, step: ActingStep, network: Mapping[str, Any]) -> dict
 
     ``actions`` holds the ``sizes`` of the discrete heads in the order of the logits, the ``shape`` of an action, the
     columns of it that are ``continuous``, their ``logstd`` (the log of the deviation that sampling adds to the means),
-    and the bounds ``low`` and ``high`` of all columns, null where there are none.
+    and the bounds ``low`` and ``high`` of all columns, null where there are none. Where ``is_squashed``, numbers are
+    drawn before tanh and its scaling into the bounds; where ``deviates_by_state``, the last logits are the ``logstd``.
     """
     layout, policy = agent.policy.layout, agent.policy
     columns = list(range(layout.deviations)) if layout.is_continuous else list(layout.continuous)
@@ -31,6 +32,8 @@ def describe(agent: Agent, step: ActingStep, network: Mapping[str, Any]) -> dict
             "sizes": [] if layout.is_continuous else list(layout.sizes),
             "continuous": columns,
             "logstd": None if policy.logstd is None else policy.logstd.detach().flatten().tolist(),
+            "is_squashed": layout.is_squashed,
+            "deviates_by_state": layout.deviates_by_state,
             "low": _finite(layout.low),
             "high": _finite(layout.high),
         },

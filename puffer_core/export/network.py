@@ -50,7 +50,7 @@ class ActingStep(nn.Module):
             msg = f"a network that reads nested observations of several types, {space.original}, can't be exported"
             raise OptionError(msg, hint="use puffer_core.load(RUN).act, or observations of one type")
         self.policy = copy.deepcopy(agent.policy).cpu().eval()
-        for layer in self.policy.layers:
+        for layer in self.policy.modules():
             if isinstance(layer, LSTMLayer):
                 layer.step = _LSTMStep(layer)  # type: ignore[method-assign]  # its own looks at the number of rows
         layout: ActionLayout = self.policy.layout
@@ -82,7 +82,7 @@ class ActingStep(nn.Module):
         extra: dict[str, Any] = {"agents": given["agents"]} if self.needs_agents else {}
         logits, values, after = self.policy.forward_eval(observations, state, **extra)
         mask = given.get("action_mask")
-        actions = layout.to_env(_greedy(layout, logits, mask))
+        actions = _greedy(layout, logits, mask)
         results = (_masked(layout, logits, mask), actions, values)
         return (*results, after) if "state" in given else results
 
@@ -103,21 +103,22 @@ class ActingStep(nn.Module):
 
 
 def _greedy(layout: ActionLayout, logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Return `ActionLayout.greedy`, mixed rows put together in a way that is recorded for any number of them."""
+    """Return the greedy actions as the environment takes them, recorded for any number of rows."""
     if not layout.continuous:
-        return layout.greedy(logits, mask)
+        return layout.to_env(layout.greedy(logits, mask))
+    numbers = layout.means(logits)
+    numbers = layout._squash(numbers) if layout.is_squashed else numbers
     choices = (head.argmax(0).to(logits.dtype) for head in layout.heads(logits, mask))
-    means = iter(layout.means(logits).unbind(1))
-    columns = range(len(layout.sizes) + len(layout.continuous))
-    return torch.stack([next(means) if k in layout.continuous else next(choices) for k in columns], 1)
+    columns = iter(numbers.unbind(1))
+    mixed = [next(columns) if k in layout.continuous else next(choices) for k in range(layout.shape[0])]
+    return torch.clamp(torch.stack(mixed, 1), torch.tensor(layout.low), torch.tensor(layout.high))
 
 
 def _masked(layout: ActionLayout, logits: Tensor, mask: Tensor | None) -> Tensor:
     """Return (n, A) logits, those of illegal choices at -10,000."""
     if not layout.mask_width:
         return logits
-    parts = [head.t() for head in layout.heads(logits, mask)]
-    return torch.cat([*parts, layout.means(logits)] if layout.continuous else parts, 1)
+    return torch.cat([*(head.t() for head in layout.heads(logits, mask)), logits[:, layout.mask_width :]], 1)
 
 
 class _LSTMStep:

@@ -105,6 +105,12 @@ def test_onnx_agrees_with_torch_for_every_core_and_action(core: str, kind: str, 
     assert_same(agent, network, tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["box", "mixed"])
+def test_onnx_agrees_with_torch_for_squashed_actions(kind: str, tmp_path: Path) -> None:
+    agent, network = agent_of(VECTOR, action_codec(ACTIONS[kind]).space, box="squashed")
+    assert_same(agent, network, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "observed"),
     [
