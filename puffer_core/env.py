@@ -380,8 +380,9 @@ def refuse_illegal(actions: Array, space: Space, owner: str, hint: str | None = 
     agent, head = (int(i) for i in np.argwhere(~legal)[0])
     allowed = f"{'a whole number ' if head in choices else ''}from {low[head]:g} to {high[head]:g}"
     value = rows[agent, head]
-    beyond = ", or a number beyond 32 bits," if rows.dtype == np.int32 and value in (_INT32.min, _INT32.max) else ""
-    msg = f"{owner}: agent {agent}, head {head}: action {value}{beyond} is not {allowed}"
+    msg = f"{owner}: agent {agent}, head {head}: action {value} is not {allowed}"
+    if rows.dtype == np.int32 and value in (_INT32.min, _INT32.max):
+        msg += " (what was given may lie beyond 32 bits)"
     raise EnvError(msg, hint=hint)
 
 

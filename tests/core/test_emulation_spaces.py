@@ -553,5 +553,5 @@ def test_action_beyond_32_bits_is_not_told_as_another() -> None:
     for count in (1, 2):
         with vector.make(sampling_env(spaces.Box(0, 1, (2,))), count) as opened:
             opened.reset()
-            with pytest.raises(EnvError, match="a number beyond 32 bits, is not from 0 to 1"):
+            with pytest.raises(EnvError, match=r"is not from 0 to 1 .what was given may lie beyond 32 bits"):
                 opened.step(np.full(count, 2**32 + 1))
