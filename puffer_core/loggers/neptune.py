@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from puffer_core.loggers.options import NeptuneOptions
-from puffer_core.loggers.tracked import TrackedRun, flat_config, flat_result, require_package
+from puffer_core.loggers.tracked import TrackedRun, flat_config, flat_result, require_package, values_of
 
 MODES: dict[str, Any] = {"online": "async", "offline": "offline", "disabled": "debug"}
 """Our modes in the words of Neptune."""
@@ -47,7 +47,7 @@ class NeptuneLogger:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send a row; Neptune takes finite numbers only."""
-        for key, value in metrics.items():
+        for key, value in values_of(metrics).items():
             if math.isfinite(value):
                 self._run[f"metrics/{key}"].append(value, step=step)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from puffer_core.loggers.options import TensorBoardOptions
-from puffer_core.loggers.tracked import TrackedRun, flat_config, flat_result, require_package
+from puffer_core.loggers.tracked import TrackedRun, flat_config, flat_result, require_package, values_of
 
 
 class TensorBoardLogger:
@@ -35,7 +35,7 @@ class TensorBoardLogger:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a row; values become float32."""
         self._step = step
-        for key, value in metrics.items():
+        for key, value in values_of(metrics).items():
             self._writer.add_scalar(key, value, step)
 
     def finish(self, result: Mapping[str, Any]) -> None:

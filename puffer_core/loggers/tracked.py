@@ -83,6 +83,11 @@ def require_package(logger: str, package: str) -> None:
         raise PluginError(msg, hint=f"pip install 'puffer-core[{logger}]'")
 
 
+def values_of(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return a row without its step, which trackers have as the axis."""
+    return {key: value for key, value in metrics.items() if key != "step"}
+
+
 def flat_config(config: Config) -> dict[str, Any]:
     """Return the configuration as trackers show it: dotted key -> number, text, or text of a list."""
     from puffer_core.config import flatten

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from puffer_core.loggers.options import WandbOptions
-from puffer_core.loggers.tracked import FOLDER, TrackedRun, flat_config, flat_result, require_package
+from puffer_core.loggers.tracked import FOLDER, TrackedRun, flat_config, flat_result, require_package, values_of
 
 
 class WandbLogger:
@@ -43,7 +43,7 @@ class WandbLogger:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send a row."""
-        self._run.log(dict(metrics), step=step)
+        self._run.log(values_of(metrics), step=step)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Send the result as the summary of the run."""
