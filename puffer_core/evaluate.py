@@ -112,8 +112,7 @@ def evaluate(
         RenderError: If it can't be rendered here.
         Interrupted: After Ctrl-C or SIGTERM, between two steps and with everything closed.
     """
-    # Held, because an exception that a handler raises can be lost where Python calls back from C, as after a fork.
-    with StopSignals(_no_answer, _no_answer) as signals, signals.held():
+    with StopSignals(_no_answer, _no_answer) as signals:
         from puffer_core.rl.threads import OneThreadPerOperation
 
         reporter, options = console or Reporter(), dict(options or {})
@@ -126,8 +125,13 @@ def evaluate(
         how = Play(_count(episodes, config, render), environment_seed(seed), greedy, _at_least_one(max_steps=max_steps))
         agent = load_agent(checkpoint, config, seed)
         instances = _instances(config, spec, name, how, render)
-        _raise_if(signals)
-        with vector.open_vector(config, spec, name=name, num_envs=instances) as envs, OneThreadPerOperation():
+        # Held, because an exception that a handler raises can be lost where Python calls back from C, as after a fork.
+        with (
+            signals.held(),
+            vector.open_vector(config, spec, name=name, num_envs=instances) as envs,
+            OneThreadPerOperation(),
+        ):
+            _raise_if(signals)
             require_spaces(agent, envs, name)
             cast, check = [AgentActor(agent, envs, greedy)], lambda: _raise_if(signals)
             if render == "none":

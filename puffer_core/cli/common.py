@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -45,10 +46,20 @@ def emit(result: Result, as_json: bool, human: Callable[[Result], str]) -> None:
     click.echo(to_json(result) if as_json else human(result))
 
 
-def stopped(interrupt: KeyboardInterrupt) -> int:
-    """Say in one line what stopped a command that has nothing to show for it, and return its exit code."""
-    click.echo(str(interrupt) or "stopped by SIGINT", err=True)
-    return int(getattr(interrupt, "exit_code", 130))
+@contextmanager
+def telling_stops(*, is_loading: bool = False) -> Iterator[None]:
+    """Say in one line that a signal stopped a command that has nothing to show for it, and exit with its code.
+
+    Args:
+        is_loading: Only our own modules are loaded, so that any `KeyboardInterrupt` is Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if not is_loading and not hasattr(stop, "exit_code"):
+            raise
+        click.echo(str(stop) or "stopped by SIGINT", err=True)
+        raise click.exceptions.Exit(getattr(stop, "exit_code", 130)) from stop
 
 
 def to_json(result: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from puffer_core.cli.common import emit, raw_command, stopped
+from puffer_core.cli.common import emit, raw_command, telling_stops
 from puffer_core.config import load, options
 from puffer_core.console import make_reporter
 from puffer_core.console.summary import eval_summary
@@ -25,7 +25,7 @@ def command(
     render: str,
     max_steps: int | None,
     output: str | None,
-) -> int:
+) -> None:
     """Evaluate a trained agent without bias; show or film it.
 
     Besides: --episodes N (1000, or 3 that are rendered), --seed N, --runs-dir DIR, and --env.KEY VALUE or --vec.KEY
@@ -35,23 +35,19 @@ def command(
     given = options.parse(context.args)
     base = load(None, options={key: given[key] for key in ("eval_episodes", "seed") if key in given}).base
     rest = {key: text for key, text in given.items() if key not in ("eval_episodes", "seed")}
-    try:
-        with make_reporter(json=as_json) as reporter:
-            from puffer_core.evaluate import MAX_STEPS, evaluate
-
-            result = evaluate(
-                env,
-                load=source,
-                episodes=base.eval_episodes if "eval_episodes" in given else None,
-                greedy=greedy,
-                render=render,  # type: ignore[arg-type]  # evaluate refuses others
-                seed=base.seed if "seed" in given else None,
-                options=rest,
-                output=output,
-                max_steps=MAX_STEPS if max_steps is None else max_steps,
-                console=reporter,
-            )
-    except KeyboardInterrupt as interrupt:
-        return stopped(interrupt)
+    with telling_stops(is_loading=True):
+        from puffer_core.evaluate import MAX_STEPS, evaluate
+    with telling_stops(), make_reporter(json=as_json) as reporter:
+        result = evaluate(
+            env,
+            load=source,
+            episodes=base.eval_episodes if "eval_episodes" in given else None,
+            greedy=greedy,
+            render=render,  # type: ignore[arg-type]  # evaluate refuses others
+            seed=base.seed if "seed" in given else None,
+            options=rest,
+            output=output,
+            max_steps=MAX_STEPS if max_steps is None else max_steps,
+            console=reporter,
+        )
     emit(result, as_json, eval_summary)
-    return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from puffer_core.cli.common import emit, raw_command, stopped
+from puffer_core.cli.common import emit, raw_command, telling_stops
 from puffer_core.config import options
 from puffer_core.console import PlainReporter, Reporter
 from puffer_core.console.summary import play_summary
@@ -31,29 +31,25 @@ def command(
     render: str,
     fps: float | None,
     seed: int | None,
-) -> int:
+) -> None:
     """Play an environment with the keyboard. Esc closes.
 
     Besides: --env.KEY VALUE. An environment that does not say what keys do needs --keys; where no key stands for doing
     nothing, the game waits for one.
     """
-    try:
-        with Reporter() if as_json else PlainReporter() as reporter:
-            from puffer_core.play import play
-
-            result = play(
-                env,
-                agent=agent,
-                load=source,
-                episodes=episodes,
-                keys=keys,
-                render=render,  # type: ignore[arg-type]  # play refuses others
-                fps=fps,
-                seed=seed,
-                options=options.parse(context.args),
-                console=reporter,
-            )
-    except KeyboardInterrupt as interrupt:
-        return stopped(interrupt)
+    with telling_stops(is_loading=True):
+        from puffer_core.play import play
+    with telling_stops(), Reporter() if as_json else PlainReporter() as reporter:
+        result = play(
+            env,
+            agent=agent,
+            load=source,
+            episodes=episodes,
+            keys=keys,
+            render=render,  # type: ignore[arg-type]  # play refuses others
+            fps=fps,
+            seed=seed,
+            options=options.parse(context.args),
+            console=reporter,
+        )
     emit(result, as_json, play_summary)
-    return 0
