@@ -7,12 +7,13 @@ tries again: the disk that is full now may have room later. `puffer runs sync` s
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from puffer_core.errors import PufferError
+from puffer_core.errors import PufferError, shortened
 from puffer_core.isolation import describe
 from puffer_core.loggers.mirror import Logger, Mirror
 from puffer_core.loggers.tracked import Progress, rows_of
@@ -89,7 +90,7 @@ class Loggers:
                 mirror.wait(until)
             except Exception as error:
                 what = "failed" if mirror.has_failed else "could not be closed"
-                self._warn(f"logger `{name}` {what}: {describe(error)}{self._way_out(name)}")
+                self._warn(f"logger `{name}` {what}: {_one_line(error)}{self._way_out(name)}")
         self._own, self._mirrors = {}, {}
 
     def _each(self, call: Callable[[Mirror], None]) -> None:
@@ -99,12 +100,17 @@ class Loggers:
             except Exception as error:
                 del self._mirrors[name]
                 ending = f"it is detached; training goes on{self._way_out(name)}"
-                self._warn(f"logger `{name}` failed: {describe(error)}; {ending}")
+                self._warn(f"logger `{name}` failed: {_one_line(error)}; {ending}")
 
     def _way_out(self, name: str) -> str:
         if not self._sync or name not in manager().loggers.names():
             return ""
         return f"; later, `{self._sync.replace('NAME', name)}` sends what is missing"
+
+
+def _one_line(error: Exception) -> str:
+    """Return what a tracker says; some of them write pages, in colours."""
+    return shortened(re.sub(r"\x1b\[[0-9;]*m", "", describe(error)), 400)
 
 
 def make_loggers(run: Any, warn: Callable[[str], None]) -> dict[str, Logger | Mirror]:

@@ -25,7 +25,8 @@ class Logger(Protocol):
 
     It may also have ``start()``, called before the first row, and ``finish(result)``, called after the last with the
     JSON object of the command. All calls but the making come from one thread, which is not the run's own; only
-    ``jsonl`` is called directly.
+    ``jsonl`` is called directly. ``abandon()``, where it has one, is called from another thread while a call of it
+    does not return: it must not wait, and leave nothing that holds up the end of the process.
     """
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -102,13 +103,16 @@ class Mirror:
         if self._thread.is_alive():
             missing = self.waiting
             self.abandon()
-            raise RunError(f"it did not end in time, and {missing} of the rows that waited are not sent")
+            raise RunError(f"it did not end in time; {missing} of the rows that waited were not taken")
         self._raise()
 
     def abandon(self) -> None:
         """Give the logger up: it is called no more; a call that it is in now may still return."""
         self._is_abandoned = True
         self._calls.put(None)
+        abandon = getattr(self._logger, "abandon", None)
+        if abandon is not None:
+            abandon()
 
     def _put(self, call: Callable[[], None]) -> None:
         self._raise()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+import psutil
 
 from puffer_core.loggers.options import WandbOptions
 from puffer_core.loggers.tracked import FOLDER, TrackedRun, flat_config, flat_result, require_package, values_of
@@ -19,6 +22,7 @@ class WandbLogger:
         self._id, self._folder = run.directory.name, run.directory / FOLDER
         self._config = flat_config(run.config)
         self._run: Any = None
+        self._others: set[int] = set()
 
     def start(self) -> None:
         """Connect. Nothing is printed, and the console is not recorded."""
@@ -27,6 +31,7 @@ class WandbLogger:
 
         options = self._options
         self._folder.mkdir(exist_ok=True)
+        self._others = {process.pid for process in _services()}
         self._run = wandb.init(
             project=options.project,
             entity=options.entity or None,
@@ -53,3 +58,19 @@ class WandbLogger:
         """Send what is left and end the connection."""
         if self._run is not None:
             self._run.finish()
+
+    def abandon(self) -> None:
+        """End the process that sends: at its exit, Python would wait for it, and that for the network."""
+        for process in _services():
+            if process.pid not in self._others:
+                process.kill()
+
+
+def _services() -> list[psutil.Process]:
+    """Return the processes that send for runs of this one."""
+    found = []
+    for process in psutil.Process().children():
+        with suppress(psutil.Error):
+            if process.name().startswith("wandb-core"):
+                found.append(process)
+    return found

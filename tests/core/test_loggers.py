@@ -68,7 +68,7 @@ def test_loggers_detach_one_that_raises_with_one_warning(error: BaseException) -
 
 def test_loggers_let_ctrl_c_through_while_the_own_file_is_written() -> None:
     loggers = Loggers({"jsonl": Recorder(KeyboardInterrupt(), fails=(1,))}, print)
-    with pytest.raises(KeyboardInterrupt, match="^$"):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         loggers.log(0, {})
 
 

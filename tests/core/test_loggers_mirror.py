@@ -51,6 +51,9 @@ class Tracker:
         self._call("finish")
         self.results.append(result)
 
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
     def close(self) -> None:
         self.closed.set()
         self._call("close")
@@ -120,7 +123,7 @@ def test_mirror_that_was_given_up_is_called_no_more() -> None:
         mirror.log(5, {})
     stuck.gate.set()
     mirror._thread.join(WAIT)
-    assert stuck.calls == ["start", "log"]
+    assert stuck.calls == ["start", "log", "abandon"]
 
 
 @pytest.mark.parametrize("blocks", ["start", "log", "finish", "close"])
@@ -132,7 +135,7 @@ def test_close_waits_no_longer_than_it_says(blocks: str) -> None:
     assert blocks == "close" or stuck.reached.wait(WAIT)
     loggers.close()
     assert len(warnings) == 1
-    assert warnings[0].startswith("logger `stuck` could not be closed: it did not end in time, and ")
+    assert warnings[0].startswith("logger `stuck` could not be closed: it did not end in time; ")
     stuck.gate.set()
 
 
