@@ -182,6 +182,8 @@ class Job:
         table: The capsule, or None for a Python environment.
         config: The whole typed configuration.
         device: ``cpu``, ``cuda`` or ``cuda:1``.
+        policy: A network of the caller's own: a `torch.nn.Module`, or what is called with an environment and returns
+            one; None for what ``config`` describes. A trainer that can't use it has to say so.
     """
 
     env: EnvSpec
@@ -193,6 +195,7 @@ class Job:
     table: object | None
     config: Config
     device: str
+    policy: Any = None
 
 
 @dataclass(frozen=True)

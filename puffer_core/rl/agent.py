@@ -16,6 +16,7 @@ from puffer_core.config.schema import PolicyConfig
 from puffer_core.emulation.spaces import FlatBox
 from puffer_core.errors import RunError, ShapeError
 from puffer_core.policies import Policy, make_policy
+from puffer_core.policies.module import PolicyEnv, adapt_to, module_name
 from puffer_core.rl import checkpoint
 from puffer_core.rl.streams import generator
 from puffer_core.runs import find_checkpoint
@@ -48,6 +49,7 @@ class Agent:
         self.policy, self.path, self.step = policy.eval(), path, step
         self.observation_space, self.action_space = observation_space, action_space
         self._generator = generator(seed, "actions")
+        self._device = next((p.device for p in policy.parameters()), torch.device("cpu"))
 
     def initial_state(self, rows: int) -> Tensor:
         """Return the state before the first observation of ``rows`` episodes."""
@@ -78,7 +80,7 @@ class Agent:
             EnvError: If nested ones lack a key, or hold other values than their space.
         """
         observations = self._rows(observations)
-        rows, layout, device = len(observations), self.policy.layout, self.policy.decoder.weight.device
+        rows, layout, device = len(observations), self.policy.layout, self._device
         before = self.initial_state(rows) if state is None else state
         if resets is not None and resets.any():
             before = before.clone()
@@ -105,7 +107,13 @@ class Agent:
 
 
 def load(
-    source: str | os.PathLike[str], env: str | None = None, *, device: str = "cpu", seed: int = 0, runs_dir: Any = None
+    source: str | os.PathLike[str],
+    env: str | None = None,
+    *,
+    device: str = "cpu",
+    seed: int = 0,
+    runs_dir: Any = None,
+    policy: Any = None,
 ) -> Agent:
     """Return the agent of a run, at its latest checkpoint, or of one checkpoint.
 
@@ -115,20 +123,42 @@ def load(
         device: Where it acts.
         seed: Of the sampling.
         runs_dir: Folder of the runs.
+        policy: The network of a run that was trained with one of the caller's own, as `train` was given it.
 
     Raises:
-        RunError: If there is no such checkpoint, or it is damaged.
+        RunError: If there is no such checkpoint, it is damaged, or it needs another ``policy``.
     """
     path = find_checkpoint(os.fspath(source), env, runs_dir)
     content = checkpoint.read(path)
     try:
-        config = PolicyConfig(**content.state["policy"])
+        described = dict(content.state["policy"])
+        module = described.pop("module", None)
+        config = PolicyConfig(**described)
         options = checkpoint.restore_options(config.name, content.state["policy_options"])
         observed = checkpoint.restore_space(content.state["observation_space"])
         acted = checkpoint.restore_space(content.state["action_space"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"the checkpoint {path} is damaged: {error}") from error
     assert isinstance(observed, spaces.Box)
-    policy = make_policy(config, observed, acted, torch.Generator(), options)
-    checkpoint.load_model(policy, content.model, path)
-    return Agent(policy.to(device), observed, acted, path, step=content.state["global_step"], seed=seed)
+    network = _network(policy, module, config, options, PolicyEnv(observed, acted), path)
+    checkpoint.load_model(network, content.model, path)
+    return Agent(network.to(device), observed, acted, path, step=content.state["global_step"], seed=seed)
+
+
+def _network(given: Any, module: str | None, config: PolicyConfig, options: Any, env: PolicyEnv, path: Path) -> Policy:
+    """Return the network that a checkpoint was saved from, with weights of no meaning.
+
+    Raises:
+        RunError: If the network is one of the caller's own that is not given, or another one is.
+    """
+    if given is None and module is None:
+        observed: Any = env.single_observation_space
+        return make_policy(config, observed, env.single_action_space, torch.Generator(), options)
+    if given is None:
+        msg = f"{path} was trained with a policy of its own, the class `{module}`"
+        raise RunError(msg, hint=f"puffer_core.load(..., policy={module}): the class or function that made it")
+    found: Any = adapt_to(env, given, config, torch.Generator())
+    if module_name(found) != module:
+        there = f"the class `{module}`" if module else f"the built-in network `{config.name}`"
+        raise RunError(f"{path} was trained with {there}, the policy given is `{module_name(found)}`")
+    return found  # type: ignore[no-any-return]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from puffer_core.errors import EnvError, OptionError, shortened
 from puffer_core.policies import ActionLayout, make_policy
 from puffer_core.policies.choice import choose_encoder
+from puffer_core.policies.module import adapt_to
+from puffer_core.rl import ranks
 from puffer_core.rl.streams import generator
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.vector import open_vector
@@ -61,14 +63,21 @@ def _holds(device: torch.device) -> bool:
 def make(job: Job, plan: Plan) -> PuffeRL:
     """Open the vector, build the network and return the trainer."""
     config = job.config
-    seed_globals(config.base.seed, 0)  # for environments and policies that draw from them
-    vector = open_vector(config, job.env, name=job.env_name, num_envs=plan.num_envs)
+    group = ranks.join(job.device)
+    before = group.rank * plan.num_envs
+    seed_globals(config.base.seed, before)  # for environments and policies that draw from them
+    vector = open_vector(config, job.env, name=job.env_name, num_envs=plan.num_envs, first_index=before)
     try:
         options = config.options_of(choose_encoder(config.policy, job.observation_space).name)
         weights = generator(config.base.seed, "policy")
-        policy = make_policy(config.policy, job.observation_space, job.action_space, weights, options)
+        policy: Any
+        if job.policy is None:
+            policy = make_policy(config.policy, job.observation_space, job.action_space, weights, options)
+        else:
+            policy = adapt_to(vector, job.policy, config.policy, weights)
         threads = cores() if config.vec.num_threads == "auto" else config.vec.num_threads
-        return PuffeRL(config, vector, policy.to(job.device), plan, device=job.device, threads=threads)
+        threads = max(1, threads // plan.world_size)
+        return PuffeRL(config, vector, policy.to(job.device), plan, device=job.device, threads=threads, ranks=group)
     except BaseException:
         vector.close()
         raise

@@ -99,7 +99,7 @@ class _PPOLoss(torch.autograd.Function):
         # Where the clipped branch is strictly larger, its ratio is a constant: no gradient.
         d_logprob = gain * (gain <= clipped_gain) * (-1.0 / count)
         d_logits, d_logstd = heads.gradient(d_logprob, coefs.ent / count)
-        if layout.deviates_by_state:
+        if layout.deviates_by_state and d_logstd is not None:
             d_logits, d_logstd = torch.cat([d_logits.t(), d_logstd.t()]).t(), None
         ctx.gradients = (d_logits.to(logits.dtype), d_values.mul_(coefs.vf / count), d_logstd)
         ctx.mark_non_differentiable(terms, ratio)

@@ -20,7 +20,8 @@ from torch import Tensor
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.errors import EnvError, RunError
 from puffer_core.policies.choice import choose_encoder
-from puffer_core.rl import checkpoint, global_random
+from puffer_core.policies.module import module_name
+from puffer_core.rl import checkpoint, global_random, rank_state
 from puffer_core.rl.checkpoint import Checkpoint
 from puffer_core.rl.means import Means
 from puffer_core.rl.streams import derive, environment_seed
@@ -34,7 +35,10 @@ COUNTERS = ("global_step", "epoch", "gradient_steps", "skipped_updates", "episod
 
 def save(trainer: PuffeRL, path: Path) -> None:
     """Write the whole state of ``trainer`` to the folder ``path``."""
-    checkpoint.write(path, capture(trainer))
+    content = capture(trainer)
+    others = rank_state.gather(trainer.ranks, content)
+    if trainer.ranks.is_first:
+        checkpoint.write(path, content, others)
 
 
 def capture(trainer: PuffeRL) -> Checkpoint:
@@ -49,6 +53,7 @@ def capture(trainer: PuffeRL) -> Checkpoint:
         **{name: getattr(trainer, name) for name in COUNTERS},
         **_layout(trainer),
         "total_epochs": trainer.total_epochs,
+        "world_size": trainer.ranks.world_size,
         "seed": trainer.config.base.seed,
         "optimizer": {"name": trainer.config.train.optimizer, "steps": trainer.optimizer.steps},
         "has_environments": saved is not None,
@@ -64,10 +69,10 @@ def load(trainer: PuffeRL, path: Path) -> tuple[str, ...]:
         RunError: If the checkpoint is damaged, or the network, the optimiser or the rows differ; what was learnt by
             ``trainer`` is then untouched.
     """
-    content = checkpoint.read(path)
+    content, lost = _read(trainer, path)
     state = content.state
     environment, losses = _require_fit(trainer, content, path)
-    lost = _restore_environments(trainer, content) if state["is_started"] else []
+    lost += _restore_environments(trainer, content) if state["is_started"] else []
     checkpoint.load_model(trainer.policy, content.model, path)
     trainer.optimizer.load_state_dict(content.section("optimizer"), state["optimizer"]["steps"])
     for name, source in _generators(trainer).items():
@@ -80,13 +85,28 @@ def load(trainer: PuffeRL, path: Path) -> tuple[str, ...]:
     return tuple(lost)
 
 
+def _read(trainer: PuffeRL, path: Path) -> tuple[Checkpoint, list[str]]:
+    """Return a checkpoint as this rank goes on from it, and what it lacks."""
+    content, ranks = checkpoint.read(path), trainer.ranks
+    there = content.state.get("world_size", 1)
+    if there == ranks.world_size:
+        return rank_state.read(ranks, content, path), []
+    state = rank_state.rescaled(content.state, ranks.world_size, trainer.total_epochs)
+    # Those of rank 0 are of no other rank, and rank 0 is to go on with new environments, too.
+    arrays = {name: array for name, array in content.arrays.items() if not name.startswith("global.")}
+    arrays |= {f"generator.{name}": source.get_state() for name, source in _generators(trainer).items()}
+    lost = [f"the environments: {there} processes saved it, {ranks.world_size} go on"]
+    return Checkpoint(content.model, arrays, state), lost
+
+
 def _layout(trainer: PuffeRL) -> dict[str, Any]:
     """Return what a checkpoint and the trainer that goes on from it must have in common."""
     config = trainer.config
     policy = choose_encoder(config.policy, trainer.vector.single_observation_space)
+    module = module_name(checkpoint.plain(trainer.policy))
     return {
         "horizon": trainer.rollout.horizon,
-        "policy": asdict(policy),
+        "policy": asdict(policy) | ({} if module is None else {"module": module}),
         "policy_options": checkpoint.describe_options(config.options_of(policy.name)),
         "observation_space": checkpoint.describe_space(trainer.vector.single_observation_space),
         "action_space": checkpoint.describe_space(trainer.vector.single_action_space),

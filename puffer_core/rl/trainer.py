@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,21 @@ from torch import Tensor
 
 from puffer_core.config.plan import Plan
 from puffer_core.config.schema import Config
-from puffer_core.errors import NonFiniteError, UsageError
+from puffer_core.errors import UsageError
 from puffer_core.policies import Policy
+from puffer_core.policies.module import adapt_to, module_name
 from puffer_core.policies.normalizer import Normalizer
-from puffer_core.rl import checkpoint, resume
+from puffer_core.rl import checkpoint, diagnosis, resume
 from puffer_core.rl.advantage import Estimator
 from puffer_core.rl.clock import PHASES, PhaseClock
+from puffer_core.rl.diagnosis import explained_variance
 from puffer_core.rl.loss import TERMS, Coefficients, Targets, ppo_loss
 from puffer_core.rl.means import Means
 from puffer_core.rl.optim import make_optimizer
 from puffer_core.rl.partial import PartialRollout
-from puffer_core.rl.replay import Replay, normalize
+from puffer_core.rl.rank_means import count_over, over
+from puffer_core.rl.ranks import Ranks
+from puffer_core.rl.replay import ALONE, Replay, normalize
 from puffer_core.rl.rollout import Rollout
 from puffer_core.rl.schedule import Rates, rates_at, schedule_epochs
 from puffer_core.rl.streams import environment_seed, generator
@@ -36,6 +41,9 @@ from puffer_core.scores import score_of
 if TYPE_CHECKING:
     from puffer_core.vector.base import Vector
 
+START_RATIO_ERROR = 1e-3
+"""A user's network may differ by this between acting and learning, which rounding alone does not."""
+
 
 class PuffeRL:
     """Trains a policy on a vector of environments.
@@ -43,23 +51,35 @@ class PuffeRL:
     Args:
         config: Decides everything but the counts.
         vector: The environments, not yet reset; `close` closes them.
-        policy: The network, on ``device``.
+        policy: The network, on ``device``; a module that is no policy yet is adapted, as `policies.module.adapt` does.
         plan: Horizon, minibatch size and number of epochs.
         device: Where the network and the rollout are.
         threads: Most threads to split an operation over, on a CPU; they change how fast, not what.
+        ranks: The processes that train this policy together; each has environments and minibatches of its own.
 
     Attributes:
-        global_step: Agent-steps so far; those of absent agents don't count.
+        global_step: Agent-steps of all ranks so far; those of absent agents don't count.
         epoch: Rollouts learnt from so far, of `total_epochs`.
         gradient_steps: Updates so far.
         skipped_updates: Minibatches without a live step: they make no update.
     """
 
     def __init__(
-        self, config: Config, vector: Vector, policy: Policy, plan: Plan, *, device: str = "cpu", threads: int = 1
+        self,
+        config: Config,
+        vector: Vector,
+        policy: Policy,
+        plan: Plan,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        ranks: Ranks = ALONE,
     ) -> None:
         train, place = config.train, torch.device(device)
-        self.config, self.vector, self.policy, self.plan = config, vector, policy, plan
+        policy = adapt_to(vector, policy, config.policy, generator(config.base.seed, "policy")).to(place)  # type: ignore[assignment]
+        self.config, self.vector, self.policy, self.plan, self.ranks = config, vector, policy, plan, ranks
+        for tensor in checkpoint.plain(policy).state_dict().values():
+            ranks.broadcast_(tensor)
         self.global_step = self.epoch = self.gradient_steps = 0
         self.total_epochs, self.schedule_epochs = plan.epochs, schedule_epochs(train, plan)
         self._clock, self._threads = PhaseClock(), Threads(threads)
@@ -69,7 +89,7 @@ class PuffeRL:
             vector,
             policy,
             plan.horizon,
-            generator(config.base.seed, "actions"),
+            generator(config.base.seed, "actions", ranks.rank),
             device=place,
             storage=torch.device("cpu") if train.cpu_offload else place,
             reward_clip=train.reward_clip,
@@ -84,7 +104,7 @@ class PuffeRL:
             segments,
             prio=train.prio,
             alpha=train.prio_alpha,
-            generator=generator(config.base.seed, "replay"),
+            generator=generator(config.base.seed, "replay", ranks.rank),
         )
         self.skipped_updates = 0
         self.is_started = False
@@ -112,7 +132,7 @@ class PuffeRL:
             self.is_started = True
         live = self.rollout.collect()
         self.rollout.check(self.global_step)
-        self.global_step += live
+        self.global_step += int(self.ranks.total(live))
         logged = self.vector.drain_log()
         if logged:
             count = logged.pop("n", 1.0)
@@ -149,7 +169,7 @@ class PuffeRL:
         normalizer = getattr(checkpoint.plain(self.policy), "normalizer", None)
         if isinstance(normalizer, Normalizer):
             # Only now: until here, training had to see what acting saw.
-            normalizer.update(rollout.received())
+            count_over(self.ranks, normalizer, rollout.received())
         self.epoch += 1
         self._is_collected = False
         means = losses.take("")
@@ -161,11 +181,11 @@ class PuffeRL:
         """Make one gradient step on the drawn rows, (S,), with their advantages, (H, S); return its losses."""
         train = self.config.train
         live = self.rollout.live(rows)
-        count = float(advantage.numel() if live is None else live.sum())
+        count = self.ranks.total(float(advantage.numel() if live is None else live.sum()))
         if count == 0:
             self.skipped_updates += 1
             return {}
-        scaled = normalize(advantage, live) if train.normalize_advantages else advantage
+        scaled = normalize(advantage, live, self.ranks) if train.normalize_advantages else advantage
         scaled = scaled if weights is None else scaled * weights
         coefs = Coefficients(train.clip_coef, train.vf_clip_coef, train.vf_coef, rates.ent_coef)
 
@@ -175,6 +195,8 @@ class PuffeRL:
             here = None if live is None else live[:, part]
             with self._threads:
                 losses += self._learn(rows[part], advantage[:, part], scaled[:, part], here, count, coefs)
+        self.ranks.sum_(self.optimizer.gradient)
+        self.ranks.sum_(losses)
         self._step(rows, losses, rates.learning_rate)
         return dict(zip((*TERMS, "total"), losses.tolist(), strict=True))
 
@@ -197,6 +219,8 @@ class PuffeRL:
         self._clock.mark("replay")
         logits, values = policy(segments.observations, segments.state, segments.resets)
         loss, terms, ratio = ppo_loss(logits, values, policy.logstd, policy.layout, targets, coefs)
+        if not self.gradient_steps and module_name(policy):
+            self._compare_start(ratio)
         self._clock.mark("loss_forward")
         self.optimizer.gradient += self.optimizer.gradient_of(loss)
         # The next minibatch sees the ratios and values of this one's network; the bootstrap column stays.
@@ -206,28 +230,21 @@ class PuffeRL:
         self._clock.mark("backward")
         return torch.cat([terms, loss.detach()[None]])
 
+    def _compare_start(self, ratio: Tensor) -> None:
+        """Warn if a user's network computes other numbers for learning than it did for acting, before any update."""
+        error = float((ratio - 1.0).abs().max())
+        if error > START_RATIO_ERROR:
+            msg = f"the policy `{module_name(self.policy)}` computes other probabilities for learning than for acting"
+            warnings.warn(f"{msg}: before any update their ratio is off by {error:.2g}", stacklevel=2)
+
     def _step(self, rows: Tensor, losses: Tensor, learning_rate: float) -> None:
         """Clip and apply the gradient, unless a loss or the gradient is not finite: then stop, weights untouched."""
         norm = self.optimizer.clip(self.config.train.max_grad_norm)
         if not (math.isfinite(norm) and bool(losses.isfinite().all())):
-            raise NonFiniteError(
-                self._explain(rows, losses), hint="no weight was changed by it; a lower --train.learning-rate may help"
-            )
+            raise diagnosis.non_finite(self, rows, losses, self._ratio)
         self.optimizer.step(learning_rate)
         self.gradient_steps += 1
         self._clock.mark("optimiser")
-
-    def _explain(self, rows: Tensor, losses: Tensor) -> str:
-        """Say which loss or gradient is not finite, and of which environments where one can tell."""
-        bad = [name for name, loss in zip(TERMS, losses.tolist(), strict=False) if not math.isfinite(loss)]
-        tensor = f"the {bad[0]} loss" if bad else f"the gradient of `{self.optimizer.first_non_finite()}`"
-        place = f"at step {self.global_step:,}, epoch {self.epoch}, gradient step {self.gradient_steps}"
-        written = torch.stack([self._ratio[:, rows], self.rollout.values[:-1, rows]])
-        found = rows[~written.isfinite().all(0).all(0)]
-        if not len(found):
-            return f"{tensor} is not finite {place}"
-        instance, agent = divmod(int(found[0]), self.vector.agents_per_env)
-        return f"{tensor} is not finite {place}: environment {instance}, agent {agent}"
 
     def mean_and_log(self) -> dict[str, float]:
         """Return the metrics since the last call, named as in ``metrics.jsonl``."""
@@ -235,13 +252,14 @@ class PuffeRL:
         rates = rates_at(self.config.train, max(0, self.epoch - 1), self.schedule_epochs)  # those train() used last
         last_step, last_time, last_profile = self._last_log
         self._last_log = (self.global_step, now, profile)
+        environment, losses, episodes = over(self.ranks, self.environment, self.losses, self.episodes)
         metrics: dict[str, float] = {
             "step": self.global_step,
             "epoch": self.epoch,
             "seconds": now - self._started_at,
             "steps_per_second": (self.global_step - last_step) / max(now - last_time, 1e-9),
-            **self.environment.take("env/"),
-            **self.losses.take("loss/"),
+            **environment.take("env/"),
+            **losses.take("loss/"),
             **{f"perf/{phase}": profile[phase] - last_profile[phase] for phase in PHASES},
             "train/learning_rate": rates.learning_rate,
             "train/ent_coef": rates.ent_coef,
@@ -249,12 +267,12 @@ class PuffeRL:
             "train/gradient_steps": self.gradient_steps,
             "train/skipped_updates": self.skipped_updates,
         }
-        if self.episodes:
-            metrics["env/n"] = self.episodes
+        if episodes:
+            metrics["env/n"] = episodes
             score = score_of(metrics)
             if score is not None:
                 metrics["score"] = score
-        self.episodes = 0.0
+        self.environment, self.losses, self.episodes = Means(), Means(), 0.0
         return metrics
 
     def print_dashboard(self) -> None:
@@ -288,14 +306,3 @@ class PuffeRL:
     def close(self) -> None:
         """Close the environments."""
         self.vector.close()
-
-
-def explained_variance(advantage: Tensor, values: Tensor, live: Tensor | None) -> float:
-    """Return 1 - var(A) / var(A + V) over live steps; NaN where the returns do not vary."""
-    returns = advantage + values
-    if live is not None:
-        advantage, returns = advantage[live.bool()], returns[live.bool()]
-    if returns.numel() < 2:
-        return math.nan
-    spread = float(returns.var())
-    return 1.0 - float(advantage.var()) / spread if spread > 0 else math.nan

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from puffer_core import plugins
@@ -19,7 +19,9 @@ from puffer_core.config import options as option_grammar
 from puffer_core.console import Reporter, Snapshot
 from puffer_core.errors import OptionError, RunError
 from puffer_core.isolation import describe
+from puffer_core.place import place
 from puffer_core.runs import RunDirectory
+from puffer_core.training.distributed import Leading, follow
 from puffer_core.training.job import EnvLike, Prepared, locate, named, prepare, prepare_saved
 from puffer_core.training.observers import observer_of
 from puffer_core.training.resume import find_run, load_checkpoint, resumed_config, settle
@@ -29,6 +31,7 @@ from puffer_core.training.signals import Interrupted, StopSignals
 if TYPE_CHECKING:
     from puffer_core.config import Config
     from puffer_core.loggers import Logger
+    from puffer_core.rl.ranks import Ranks
     from puffer_core.training.trainer import Trainer
 
 _NOT_EVALUATED: Mapping[str, Any] = {"score": None, "score_stderr": None, "episodes": 0}
@@ -51,6 +54,7 @@ class Request:
     stop_at_score: float | None = None
     loggers: Mapping[str, Logger] = field(default_factory=dict)
     observers: Sequence[object] = ()
+    policy: Any = None
 
 
 def train(
@@ -68,6 +72,7 @@ def train(
     loggers: Mapping[str, Logger] | None = None,
     observers: Sequence[object] = (),
     console: Reporter | None = None,
+    policy: Any = None,
 ) -> dict[str, Any]:
     """Train an agent; return the JSON object of `puffer train`.
 
@@ -87,6 +92,9 @@ def train(
         observers: Objects with one or more of the methods ``puffer_run_started(run)``, ``puffer_epoch_finished(run,
             metrics)`` and ``puffer_run_finished(run, result)``, which are called as those of plugins.
         console: Where progress is told; None keeps quiet but for warnings.
+        policy: A network of your own: a `torch.nn.Module`, or a class or function that is called with an object that
+            has ``single_observation_space``, ``single_action_space`` and ``num_agents``, and returns one. A run of it
+            is gone on with by giving it again.
 
     Raises:
         Interrupted: After SIGINT or SIGTERM, once the checkpoint is saved; it carries the result so far.
@@ -104,6 +112,7 @@ def train(
         stop_at_score=stop_at_score,
         loggers=loggers or {},
         observers=observers,
+        policy=policy,
     )
     with console or Reporter() as reporter, _Command(env, request, reporter) as command:
         command.train()
@@ -160,6 +169,7 @@ class _Command:
         self._env, self._request, self._reporter, self._rest = named(env), request, reporter, rest
         self._signals = StopSignals(self._tell_first, reporter.abandon)
         self._session: Session | None = None
+        self._ranks: ModuleType | None = None
         self.result: dict[str, Any] = {}
 
     def __enter__(self) -> _Command:
@@ -172,6 +182,8 @@ class _Command:
                 self._close(self._session, error)
         finally:
             self._signals.__exit__()
+            if self._ranks is not None:
+                self._ranks.leave(None if isinstance(error, Interrupted) and error.result else error)
 
     def _close(self, session: Session, error: BaseException | None) -> None:
         try:
@@ -188,7 +200,13 @@ class _Command:
         """Prepare, build and train; afterwards `result` is complete but for an evaluation."""
         locate(self._env)  # a name that does not exist is told before anything heavy is imported
         self._reporter.show(lambda: Snapshot(locate(self._env)[1]))
+        if place().world_size > 1:
+            from puffer_core.rl import ranks
+
+            self._ranks = ranks
         session = self._session = self._open()
+        if session is None:
+            return
         with self._signals.held():
             session.train(self._signals)
             self.result = self._collect()
@@ -200,8 +218,9 @@ class _Command:
 
     def evaluate(self) -> None:
         """Add score, spread and number of episodes of the last checkpoint to `result`."""
-        assert self._session is not None
         session = self._session
+        if session is None:
+            return  # rank 0 does it
         try:
             found = self._evaluate(session)
         except KeyboardInterrupt as error:
@@ -228,8 +247,11 @@ class _Command:
         assert self._session is not None
         return {**self._session.result(), **self._rest}
 
-    def _open(self) -> Session:
-        """Decide, build the trainer, and make or open the run directory; what fails before that leaves no trace."""
+    def _open(self) -> Session | None:
+        """Decide, build the trainer, and make or open the run directory; what fails before that leaves no trace.
+
+        On ranks other than the first, train with that one, and return None.
+        """
         request, directory, loaded, lasting = self._request, None, None, None
         observers = [observer_of(observer) for observer in request.observers]
         params: Mapping[str, Any] = {}
@@ -246,8 +268,17 @@ class _Command:
                 options=request.options,
                 edits=request.config,
             )
+        if request.policy is not None:
+            prepared = replace(prepared, job=replace(prepared.job, policy=request.policy))
         self._explain(prepared)
         trainer: Trainer = plugins.resolve(prepared.trainer.make)(prepared.job, prepared.plan)
+        if prepared.plan.world_size > 1:
+            group = _ranks_of(trainer, prepared.trainer.name)
+            if not group.is_first:
+                with self._signals.held():
+                    follow(trainer, group, self._signals, self._reporter)
+                return None
+            trainer = Leading(trainer, group, self._signals)
         try:
             self._reporter.say(trainer.vector.backend_note)
             if directory is None:
@@ -307,6 +338,8 @@ class _Command:
             self._reporter.say(note)
 
     def _tell_first(self, name: str) -> None:
+        if place().rank:
+            return
         self._reporter.warn_at_once(f"{name}: the run is saved after this rollout; once more ends it at once")
 
     def _write_result(self, result: Mapping[str, Any]) -> None:
@@ -315,3 +348,12 @@ class _Command:
             self._session.directory.write_result({**result, "status": self._session.status})
         except RunError as error:
             self._reporter.warn(str(error))
+
+
+def _ranks_of(trainer: Trainer, name: str) -> Ranks:
+    """Return the processes that ``trainer`` learns with."""
+    ranks: Ranks | None = getattr(trainer, "ranks", None)
+    if ranks is None or ranks.world_size == 1:
+        trainer.close()
+        raise OptionError(f"trainer `{name}` trains in one process only", hint="use --trainer torch")
+    return ranks
