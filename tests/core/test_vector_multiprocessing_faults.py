@@ -153,20 +153,20 @@ def test_infos_that_can_not_be_read_are_one_error():
 def test_infos_that_can_not_be_sent_are_one_error():
     opened = Multiprocessing(Talks, 1, num_workers=1, params={"value": (i for i in range(3))})
     opened.reset()
-    with pytest.raises(WorkerError, match="worker 0 raised TypeError: cannot pickle 'generator' object"):
+    with pytest.raises(EnvError, match=r"worker 0: info\['\w+'\] is a generator, which can't be sent"):
         opened.step(np.zeros(1, int))
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "error", "words"),
     [
-        ("init", "environment 3 in worker 1 raised LookupError: no such level"),
-        ("init exit", "ended with exit status 7"),
+        ("init", OptionError, "environment 3 in worker 1: Trouble can't be made with how='init': LookupError: no such"),
+        ("init exit", WorkerError, "ended with exit status 7"),
     ],
 )
-def test_a_fault_while_opening_stops_all_workers(how, words):
+def test_a_fault_while_opening_stops_all_workers(how, error, words):
     before = remains()
-    with pytest.raises(WorkerError, match=words):
+    with pytest.raises(error, match=words):
         open_trouble(how)
     assert remains() == before
 
