@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import click
 
+from puffer_core.cli import launch
 from puffer_core.cli.common import emit, raw_command
 from puffer_core.config import options as option_grammar
-from puffer_core.console import Snapshot, make_reporter
+from puffer_core.console import Reporter, Snapshot, make_reporter
 from puffer_core.console.summary import train_summary
+from puffer_core.place import place
 
 
 @raw_command("train")
@@ -26,7 +28,10 @@ def command(context: click.Context, env: str, as_json: bool) -> int:
 def train_with(verb: str, env: str, args: Sequence[str], as_json: bool) -> int:
     """Call `training.train` or `training.run` with the words of a command line, print the result, return the code."""
     asked, options = option_grammar.split_command(option_grammar.parse(args))
-    with make_reporter(json=as_json) as reporter:
+    here = place()
+    if here.world_size == 1 and (count := launch.processes(env, options, asked)) > 1:
+        return launch.launch(launch.same_command(), count)
+    with Reporter() if here.rank else make_reporter(json=as_json) as reporter:
         reporter.show(lambda: Snapshot(env), force=True)
         from puffer_core import training  # takes a moment; by now something is on the screen
 
@@ -46,5 +51,6 @@ def train_with(verb: str, env: str, args: Sequence[str], as_json: bool) -> int:
             if not interrupted.result:
                 raise
             result, code = interrupted.result, interrupted.exit_code
-    emit(result, as_json, train_summary)
+    if here.rank == 0:
+        emit(result, as_json, train_summary)
     return code

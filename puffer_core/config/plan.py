@@ -41,6 +41,7 @@ class Plan:
         steps_asked: Agent-steps that were asked for.
         gradient_steps: Gradient steps of the whole run.
         notes: What was rounded or fitted, one sentence each.
+        world_size: Processes, each with these environments, rollouts and minibatches.
     """
 
     num_envs: int
@@ -55,6 +56,7 @@ class Plan:
     keys: Mapping[str, int] = field(default_factory=dict)
     """The keys to which `apply` gives a number."""
     notes: tuple[str, ...] = ()
+    world_size: int = 1
 
     @property
     def batch_size(self) -> int:
@@ -64,10 +66,12 @@ class Plan:
     @property
     def summary(self) -> str:
         """One line: steps asked, steps to be done, gradient steps."""
+        processes = f"{self.world_size:,} processes x " if self.world_size > 1 else ""
         return (
             f"{self.steps_asked:,} steps asked, {self.steps:,} to be done in {self.epochs:,} rollouts of "
-            f"{self.num_agents:,} agents x {self.horizon:,} steps; {self.gradient_steps:,} gradient steps of "
-            f"{self.minibatch_size:,} transitions"
+            f"{processes}{self.num_agents:,} agents x {self.horizon:,} steps; "
+            f"{self.gradient_steps:,} gradient steps of "
+            f"{processes}{self.minibatch_size:,} transitions"
         )
 
     def apply(self, config: Config) -> Config:
@@ -81,7 +85,9 @@ class Plan:
         )
 
 
-def plan(config: Config, agents_per_env: int, *, is_native: bool, is_resumed: bool = False) -> Plan:
+def plan(
+    config: Config, agents_per_env: int, *, is_native: bool, is_resumed: bool = False, world_size: int = 1
+) -> Plan:
     """Return the counts of a run.
 
     Args:
@@ -89,11 +95,12 @@ def plan(config: Config, agents_per_env: int, *, is_native: bool, is_resumed: bo
         agents_per_env: Rows of one instance of an environment in C, or of one environment object in Python.
         is_native: Whether the environment is one in C, which has ``env.num_envs`` instances per object.
         is_resumed: Whether the run has begun: its environments stay, and another total is rounded down.
+        world_size: Processes that do this side by side; the total is over all of them.
 
     Raises:
         OptionError: If what was set can't be met within a tenth, or would train nothing; the hint has legal numbers.
     """
-    ask = _ask(config, agents_per_env, is_native)
+    ask = replace(_ask(config, agents_per_env, is_native), world=world_size)
     if is_resumed:
         ask = replace(ask, fixed=ask.fixed - {"total"} | {"inner", "outer"})
     fitted = _fit(ask)
@@ -101,7 +108,7 @@ def plan(config: Config, agents_per_env: int, *, is_native: bool, is_resumed: bo
     if problem:
         raise OptionError(problem, hint=_legal(ask, fitted))
     minibatch, per_epoch = _minibatch(fitted), _per_epoch(fitted)
-    epochs = fitted.total // fitted.batch
+    epochs = fitted.total // fitted.whole
     return Plan(
         num_envs=fitted.inner * fitted.outer,
         num_agents=fitted.rows,
@@ -109,17 +116,18 @@ def plan(config: Config, agents_per_env: int, *, is_native: bool, is_resumed: bo
         minibatch_size=minibatch,
         minibatches_per_epoch=per_epoch,
         epochs=epochs,
-        steps=epochs * fitted.batch,
+        steps=epochs * fitted.whole,
         steps_asked=ask.total,
         gradient_steps=epochs * per_epoch,
         keys=({"env.num_envs": fitted.inner} if is_native else {}) | {"vec.num_envs": fitted.outer},
         notes=tuple(_notes(config, ask, fitted)),
+        world_size=world_size,
     )
 
 
 @dataclass(frozen=True)
 class _Ask:
-    """What was asked, as numbers. Rows are ``inner * outer * agents``."""
+    """What was asked, as numbers. Rows are ``inner * outer * agents`` in each of ``world`` processes."""
 
     total: int
     horizon: int
@@ -131,6 +139,7 @@ class _Ask:
     agents: int
     is_native: bool
     fixed: frozenset[str]
+    world: int = 1
 
     @property
     def rows(self) -> int:
@@ -141,9 +150,14 @@ class _Ask:
         return self.rows * self.horizon
 
     @property
+    def whole(self) -> int:
+        """Transitions of one rollout of all processes."""
+        return self.batch * self.world
+
+    @property
     def loss(self) -> float:
         """The share of the steps asked for that whole rollouts leave out."""
-        return (self.total % self.batch) / self.total
+        return (self.total % self.whole) / self.total
 
 
 _KEYS = {
@@ -196,7 +210,7 @@ def _uneven(outer: int, unit: int, workers: int, batch: int) -> OptionError:
 
 def _fit(ask: _Ask) -> _Ask:
     """Return the ask with fewer environments where their number is a proposal and the run is short."""
-    limit = ask.total // (LEAST_ROLLOUTS * ask.horizon)
+    limit = ask.total // (LEAST_ROLLOUTS * ask.horizon * ask.world)
     can_inner = ask.is_native and "inner" not in ask.fixed
     can_outer = "outer" not in ask.fixed
     if can_inner and ask.rows > limit:
@@ -224,12 +238,12 @@ def _per_epoch(ask: _Ask) -> int:
 
 def _problem(ask: _Ask) -> str | None:
     """Return why these numbers can't be used, None if they can."""
-    made = ask.total // ask.batch * ask.batch
-    size = f"{ask.rows} agents x {ask.horizon} steps"
+    made = ask.total // ask.whole * ask.whole
+    size = f"{ask.rows} agents x {ask.horizon} steps" + f" x {ask.world} processes" * (ask.world > 1)
     if made == 0:
-        return f"{_named(ask, 'total')} is less than one rollout, {ask.batch}: {size}"
+        return f"{_named(ask, 'total')} is less than one rollout, {ask.whole}: {size}"
     if "total" in ask.fixed and ask.loss > TOLERANCE:
-        rollouts = f"whole rollouts of {ask.batch} ({size})"
+        rollouts = f"whole rollouts of {ask.whole} ({size})"
         return f"{_named(ask, 'total')} can't be met: {rollouts} make {made}, {ask.loss:.0%} less"
     minibatch = _minibatch(ask)
     if "minibatch" in ask.fixed and abs(minibatch - ask.minibatch) > TOLERANCE * ask.minibatch:
@@ -252,9 +266,9 @@ def _notes(config: Config, ask: _Ask, fitted: _Ask) -> Iterable[str]:
     if minibatch != ask.minibatch:
         reason = f"a multiple of horizon {ask.horizon:,}, at most one rollout of {fitted.batch:,}"
         yield f"train.minibatch_size is {minibatch:,} instead of {ask.minibatch:,}: {reason}"
-    epochs, rest = divmod(fitted.total, fitted.batch)
+    epochs, rest = divmod(fitted.total, fitted.whole)
     if rest:
-        reason = f"{epochs:,} whole rollouts of {fitted.batch:,}"
+        reason = f"{epochs:,} whole rollouts of {fitted.whole:,}"
         yield f"train.total_timesteps is {fitted.total - rest:,} instead of {fitted.total:,}: {reason}"
 
 
@@ -278,7 +292,7 @@ def _legal(ask: _Ask, fitted: _Ask) -> str:
 
 def _together(ask: _Ask, fitted: _Ask) -> Iterable[str]:
     """Yield changes of several keys that are legal together."""
-    fitted = replace(fitted, total=-(-fitted.total // fitted.batch) * fitted.batch)
+    fitted = replace(fitted, total=-(-fitted.total // fitted.whole) * fitted.whole)
     fitted = replace(fitted, minibatch=_minibatch(fitted))
     fitted = replace(fitted, replay=max(fitted.replay, _least_replay(fitted)))
     for name in ("total", "minibatch", "replay"):
@@ -296,10 +310,10 @@ def _candidates(ask: _Ask) -> dict[str, list[Any]]:
     per_env = ask.agents * ask.horizon
     whole = ask.minibatch // ask.horizon * ask.horizon
     trained = math.floor(ask.replay * ask.rows + 1e-9) * ask.horizon
-    shares = [ask.total // count for count in range(1, 11)]
+    shares = [ask.total // (count * ask.world) for count in range(1, 11)]
     least_batch = math.ceil(ask.minibatch / min(1.0, ask.replay))
     return {
-        "total": [(ask.total // ask.batch + extra) * ask.batch for extra in (0, 1)],
+        "total": [(ask.total // ask.whole + extra) * ask.whole for extra in (0, 1)],
         "inner": [size // (per_env * ask.outer) for size in shares] + [-(-least_batch // (per_env * ask.outer))],
         "outer": [size // (per_env * ask.inner * ask.unit) * ask.unit for size in shares],
         "horizon": [size // ask.rows for size in shares] + [ask.minibatch],

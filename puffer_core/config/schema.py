@@ -99,8 +99,8 @@ class PolicyConfig:
     """Give encoder, decoder and ``lstm`` a bias, zero at the start; off is the published form of ``mingru``."""
     box: Literal["gaussian", "squashed"] = "gaussian"
     """How numbers of an action reach their bounds: clipped (``gaussian``), or ``squashed`` into them by tanh."""
-    normalize_observations: bool = False
-    """Give each number of an observation mean 0 and variance 1, as far as the run has seen it; floats only."""
+    normalize_observations: bool | Auto = False
+    """Give each number of an observation mean 0 and variance 1, as far as the run has seen it; ``auto``: if floats."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,8 @@ class TrainConfig:
     """Agent-steps after which everything scheduled has its last value; 0 is ``total_timesteps``."""
     device: str = "auto"
     """Device that learns: ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` (for short ``--device``)."""
+    processes: CountOrAuto = 1
+    """Processes of this machine that ``train`` and ``run`` start to share the work; ``auto`` is one for each GPU."""
     horizon: Count = 64
     """Steps of one rollout per agent; also the length through which gradients flow in time."""
     minibatch_size: Count = 8192

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -53,15 +55,24 @@ class Normalizer(nn.Module):
         """Count (n, *shape) more observations; what `forward` gives changes at once."""
         for chunk in torch.split(observations, max(1, CHUNK // max(1, self.mean.numel()))):
             if len(chunk):
-                self._add(chunk.to(self.mean))
+                numbers = chunk.to(self.mean)
+                self._add(len(chunk), numbers.mean(0), numbers.var(0, correction=0))
         _refresh(self)
 
-    def _add(self, chunk: Tensor) -> None:
+    @torch.no_grad()
+    def merge(self, counted: Sequence[tuple[int, Tensor, Tensor]]) -> None:
+        """Count what others have counted: of each, how many, their mean and their variance."""
+        for count, mean, var in counted:
+            if count:
+                self._add(count, mean.to(self.mean), var.to(self.var))
+        _refresh(self)
+
+    def _add(self, count: int, mean: Tensor, var: Tensor) -> None:
         """Merge mean and variance of two sets. Source: Chan, Golub, LeVeque 1979, equation 2.1."""
-        total = self.count + len(chunk)
-        share = len(chunk) / total
-        delta = chunk.mean(0) - self.mean
-        self.var.lerp_(chunk.var(0, correction=0), share).add_(delta.square() * share * (1.0 - share))
+        total = self.count + count
+        share = count / total
+        delta = mean - self.mean
+        self.var.lerp_(var, share).add_(delta.square() * share * (1.0 - share))
         self.mean.add_(delta * share)
         self.count.copy_(total)
 

@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -65,16 +66,21 @@ class Checkpoint:
         return {name[len(start) :]: array for name, array in self.arrays.items() if name.startswith(start)}
 
 
-def write(path: Path, content: Checkpoint) -> None:
+def write(path: Path, content: Checkpoint, others: Mapping[str, bytes] = MappingProxyType({})) -> None:
     """Write ``content`` to the folder ``path``, replacing what is there only once everything is on the disk.
 
     An empty folder that is there already, such as `RunDirectory.saving` gives, is filled in place: whoever made it
     flushes it and moves it to where it belongs.
 
+    Args:
+        path: The folder.
+        content: What every rank shares, and what rank 0 has of its own.
+        others: More files, by name: those of other ranks.
+
     Raises:
         RunError: If it can't be written; ``path`` is then as it was, but for an empty folder.
     """
-    files = {MODEL: _pack(content.model), ARRAYS: _pack(content.arrays)}
+    files = {MODEL: _pack(content.model), ARRAYS: _pack(content.arrays), **others}
     head = {"format": FORMAT, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
     files[STATE] = json.dumps({**content.state, **head}, indent=1).encode()
     try:

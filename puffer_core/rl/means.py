@@ -23,6 +23,12 @@ class Means:
         self._sums = {}
         return means
 
+    def add_sums(self, sums: Mapping[str, Sequence[float]]) -> None:
+        """Take in what `state` of other means gives."""
+        for name, (total, weight) in sums.items():
+            before, weights = self._sums.get(name, (0.0, 0.0))
+            self._sums[name] = (before + total, weights + weight)
+
     def state(self) -> dict[str, list[float]]:
         """Return what `restore` takes, as JSON can hold it."""
         return {name: list(pair) for name, pair in self._sums.items()}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from puffer_core.rl.ranks import Ranks
+
 EPS = 1e-8
 FLOOR = 1e-6
+ALONE = Ranks()
 
 
 def probabilities(advantages: Tensor, alpha: float) -> Tensor:
@@ -23,19 +26,23 @@ def draw(probability: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def importance(probability: Tensor, rows: Tensor, beta: float) -> Tensor:
-    """Return (S,) weights (N p) ^ -beta of the drawn rows; not divided by their maximum."""
-    return (len(probability) * probability[rows]).pow(-beta).float()
+    """Return (S,) float64 weights (N p) ^ -beta of the drawn rows; not divided by their maximum."""
+    return (len(probability) * probability[rows]).pow(-beta)
 
 
-def normalize(advantages: Tensor, live: Tensor | None) -> Tensor:
+def normalize(advantages: Tensor, live: Tensor | None, ranks: Ranks = ALONE) -> Tensor:
     """Return advantages with mean 0 and standard deviation 1 over live steps; 0 where they hardly differ.
 
-    Per minibatch, not per rollout: rows are drawn by priority, so the rollout's statistics do not describe them.
+    Per minibatch, not per rollout: rows are drawn by priority, so the rollout's statistics do not describe them. The
+    minibatch is that of all ranks together.
 
     Args:
         advantages: Any shape, 0 on steps that are not live.
         live: The same shape, 1.0 where a step counts; None if all do.
+        ranks: Whose advantages these are a part of.
     """
+    if ranks.world_size > 1:
+        return _normalize_over(advantages, live, ranks)
     if live is None:
         count = advantages.new_tensor(advantages.numel())
         centred = advantages - advantages.mean()
@@ -45,6 +52,16 @@ def normalize(advantages: Tensor, live: Tensor | None) -> Tensor:
     std = (centred.square().sum() / (count - 1).clamp(min=1)).sqrt()
     differ = std > FLOOR * advantages.abs().amax()
     return centred * (differ / (std + EPS))
+
+
+def _normalize_over(advantages: Tensor, live: Tensor | None, ranks: Ranks) -> Tensor:
+    weights = torch.ones_like(advantages) if live is None else live.to(advantages.dtype)
+    count, total = ranks.sum_(torch.stack([weights.sum(), (advantages * weights).sum()]).double())
+    centred = (advantages - (total / count.clamp(min=1)).to(advantages.dtype)) * weights
+    squares, largest = ranks.sum_(centred.double().square().sum()), ranks.max_(advantages.abs().amax())
+    std = (squares / (count - 1).clamp(min=1)).sqrt().to(advantages.dtype)
+    scale: Tensor = (std > FLOOR * largest) / (std + EPS)
+    return centred * scale
 
 
 class Replay:
@@ -78,4 +95,4 @@ class Replay:
         probability = probabilities(advantages, self._alpha)
         uniforms = torch.rand(self._segments, generator=self.generator).to(advantages.device)
         rows = draw(probability, uniforms)
-        return rows, importance(probability, rows, beta)
+        return rows, importance(probability, rows, beta).to(advantages.dtype)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from puffer_core import plugins
 from puffer_core.config import options as option_grammar
@@ -278,7 +278,7 @@ class _Command:
                 with self._signals.held():
                     follow(trainer, group, self._signals, self._reporter)
                 return None
-            trainer = Leading(trainer, group, self._signals)
+            trainer = cast("Trainer", Leading(trainer, group, self._signals))
         try:
             self._reporter.say(trainer.vector.backend_note)
             if directory is None:

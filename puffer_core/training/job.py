@@ -15,6 +15,7 @@ from puffer_core.config.plan import Plan, plan
 from puffer_core.config.sections import split
 from puffer_core.errors import OptionError, PluginError
 from puffer_core.isolation import describe, raises_plugin_errors
+from puffer_core.place import place
 from puffer_core.specs import EnvSpec, Job, TrainerSpec
 
 EnvLike: TypeAlias = str | EnvSpec | Callable[..., Any]
@@ -101,8 +102,21 @@ def named(env: EnvLike) -> str | EnvSpec:
 
 
 def _planned(job: Job, trainer: TrainerSpec, notes: tuple[str, ...], *, is_resumed: bool = False) -> Prepared:
-    counts = plan(job.config, job.agents_per_env, is_native=job.table is not None, is_resumed=is_resumed)
-    job = replace(job, config=counts.apply(job.config))
+    here = place()
+    counts = plan(
+        job.config,
+        job.agents_per_env,
+        is_native=job.table is not None,
+        is_resumed=is_resumed,
+        world_size=here.world_size,
+    )
+    config = counts.apply(job.config)
+    if here.world_size > 1:
+        config = replace(config, train=replace(config.train, processes=here.world_size))
+    elif config.train.processes not in (1, "auto"):
+        msg = f"train.processes={config.train.processes}: this process was started alone"
+        raise OptionError(msg, hint="use `puffer train` or `puffer run`, which start the others, or torchrun")
+    job = replace(job, config=config)
     return Prepared(job, counts, trainer, (*notes, *counts.notes))
 
 
@@ -127,12 +141,16 @@ def with_value(config: Config, key: str, value: object) -> Config:
 
 
 def choose_device(config: Config) -> str:
-    """Return the device to learn on; ``auto`` is the first GPU that torch can use, else the CPU."""
-    if config.train.device != "auto":
-        return config.train.device
-    import torch
+    """Return the device to learn on; ``auto`` is the first GPU that torch can use, else the CPU.
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    Of several processes on a machine, each has a GPU of its own.
+    """
+    device, here = config.train.device, place()
+    if device == "auto":
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return f"cuda:{here.local_rank}" if device == "cuda" and here.world_size > 1 else device
 
 
 def choose_trainer(job: Job, wanted: str) -> tuple[TrainerSpec, tuple[str, ...]]:

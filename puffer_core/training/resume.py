@@ -33,6 +33,7 @@ MAY_CHANGE = (
     "train.checkpoint_seconds",
     "eval_episodes",
     "vec.num_threads",
+    "train.processes",
 )
 """Keys that change nothing about what is learnt, so that a resumed run may be given other values for them."""
 

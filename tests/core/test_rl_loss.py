@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from puffer_core.policies import ActionLayout
+from puffer_core.rl.diagnosis import explained_variance
 from puffer_core.rl.loss import TERMS, Coefficients, Targets, ppo_loss
-from puffer_core.rl.trainer import explained_variance
 
 COEFS = Coefficients(clip=0.2, vf_clip=0.2, vf=2.0, ent=0.001)
 
