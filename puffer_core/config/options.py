@@ -115,7 +115,7 @@ def _read(word: str, rest: list[str], known: Mapping[str, Kind]) -> tuple[str, s
     if equals:
         return key, value
     if rest and not rest[0].startswith("--"):
-        takes_next = kind is None or kind.base != "bool" or rest[0].lower() in TRUE + FALSE
+        takes_next = kind is None or kind.base != "bool" or rest[0].lower() in (*TRUE, *FALSE, *kind.choices)
         if takes_next:
             return key, rest.pop(0)
     if kind and kind.base != "bool":

@@ -41,7 +41,7 @@ class Kind:
     Attributes:
         base: ``names`` is a tuple of strings, ``any`` an open key, read as a literal.
         range: Legal numbers.
-        choices: Legal words; for a number, words that are accepted besides (``auto``).
+        choices: Legal words; for a number or a boolean, words that are accepted besides (``auto``).
         step: Distance between legal whole numbers, counted from the lower end; 0 and 1 are any.
         optional: Whether None is a value.
     """
@@ -56,8 +56,10 @@ class Kind:
         """Say what is allowed, as in "a whole number >= 1 or `auto`"."""
         if self.base in ("str", "any"):
             return _either(self.choices) if self.choices else "text"
-        if self.base in ("bool", "names"):
-            return "true or false" if self.base == "bool" else "names separated by commas"
+        if self.base == "names":
+            return "names separated by commas"
+        if self.base == "bool":
+            return ", ".join(["true", *self.choices]) + " or false"
         noun = "a whole number" if self.base == "int" else "a number"
         steps = f" in steps of {self.step}" if self.step > 1 else ""
         words = f" or {_either(self.choices)}" if self.choices else ""
@@ -81,7 +83,7 @@ def parse(text: str, kind: Kind) -> Any:
     if kind.optional and lowered in ("none", ""):
         return None
     if kind.base == "bool":
-        return _parse_bool(text)
+        return _check_bool(text, kind)
     if kind.base == "names":
         return check(tuple(part.strip() for part in text.split(",")) if text else (), kind)
     if kind.base == "str":
@@ -100,7 +102,7 @@ def check(value: Any, kind: Kind) -> Any:
     if kind.base == "any" or (value is None and kind.optional):
         return value
     if kind.base == "bool":
-        return _check_bool(value)
+        return _check_bool(value, kind)
     if kind.base == "names":
         return _check_names(value)
     if kind.base == "str":
@@ -184,10 +186,12 @@ def nearest_key(key: str, known: Iterable[str]) -> str | None:
     return started[0] if len(started) == 1 else closest(key, names)
 
 
-def _parse_bool(text: str) -> bool:
+def _parse_bool(text: str, kind: Kind) -> bool | str:
     lowered = text.lower()
+    if lowered in kind.choices:
+        return lowered
     if lowered not in TRUE + FALSE:
-        raise ValueError("is not a boolean: use true or false (or yes, no, on, off, 1, 0)")
+        raise ValueError(f"is not a boolean: use {kind} (or yes, no, on, off, 1, 0)")
     return lowered in TRUE
 
 
@@ -243,12 +247,12 @@ def _whole(value: Any) -> int:
     return int(number)
 
 
-def _check_bool(value: Any) -> bool:
+def _check_bool(value: Any, kind: Kind) -> bool | str:
     if isinstance(value, str):
-        return _parse_bool(value)
+        return _parse_bool(value, kind)
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_") or value in (0, 1):
         return bool(value)
-    raise ValueError("is not a boolean: use true or false")
+    raise ValueError(f"is not a boolean: use {kind}")
 
 
 def _check_text(value: Any, kind: Kind) -> str:

@@ -1,4 +1,4 @@
-"""Which encoder reads an observation, where the configuration leaves it open."""
+"""Which encoder reads an observation, and whether it is normalised, where the configuration leaves that open."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ SMALLEST_PICTURE = 36
 
 
 def choose_encoder(config: PolicyConfig, space: spaces.Space[object]) -> PolicyConfig:
-    """Return ``config`` with the name of an encoder in place of ``auto``.
+    """Return ``config`` with an encoder's name, and true or false, in place of ``auto``.
 
-    It is ``cnn`` for a picture of bytes that is large enough for it, ``mlp`` for any other Box and for nested
-    observations of floats of one kind, ``multi-input`` for others.
+    The encoder is ``cnn`` for a picture of bytes that is large enough for it, ``mlp`` for any other Box and for nested
+    observations of floats of one kind, ``multi-input`` for others. Floats are normalised, but not for ``attention``,
+    which may read in them who is present.
 
     Raises:
         OptionError: If ``mlp`` was asked for, and the rows are the bytes of a struct.
     """
+    is_float = getattr(space, "dtype", None) is not None and np.dtype(space.dtype).kind == "f"
     if config.name == "auto":
-        if _is_picture(space):
-            return replace(config, name="cnn")
-        is_plain = not isinstance(space, FlatBox) or (not space.is_struct and np.dtype(space.dtype).kind == "f")
-        return replace(config, name="mlp" if is_plain else "multi-input")
+        is_plain = not isinstance(space, FlatBox) or (not space.is_struct and is_float)
+        config = replace(config, name="cnn" if _is_picture(space) else "mlp" if is_plain else "multi-input")
+    if config.normalize_observations == "auto":
+        config = replace(config, normalize_observations=is_float and config.name != "attention")
     if config.name == "mlp" and isinstance(space, FlatBox) and space.is_struct:
         msg = f"policy.name=mlp reads a row of numbers, and these observations are the bytes of {space.original}"
         raise OptionError(msg, hint="use `--policy.name multi-input`, or `auto`")

@@ -315,3 +315,11 @@ def test_errors_shorten_long_values() -> None:
 def test_no_whole_number_overflows(key: str) -> None:
     with pytest.raises(OptionError, match="1e400"):
         load(None, options=[f"--{key}", "1e400"])
+
+
+def test_a_boolean_may_be_left_to_auto() -> None:
+    kind = kind_of(bool | Literal["auto"])
+    assert [parse(text, kind) for text in ("auto", "AUTO", "on", "0")] == ["auto", "auto", True, False]
+    assert str(kind) == "true, auto or false"
+    with pytest.raises(ValueError, match="is not a boolean: use true, auto or false"):
+        parse("maybe", kind)

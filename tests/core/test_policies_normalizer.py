@@ -11,8 +11,10 @@ from fakes_partial import PartialVector
 from gymnasium import spaces
 
 from puffer_core.config.schema import PolicyConfig
+from puffer_core.emulation.spaces import FlatBox
 from puffer_core.errors import OptionError
 from puffer_core.policies import make_policy, normalizer
+from puffer_core.policies.choice import choose_encoder
 from puffer_core.policies.normalizer import Normalizer, make_normalizer
 from puffer_core.rl.agent import load
 from puffer_core.vector import make
@@ -147,3 +149,17 @@ def test_integers_are_refused(dtype: Any) -> None:
         make_policy(config, box, spaces.Discrete(2), torch.Generator())
     assert "leave it off" in str(caught.value.hint)
     assert make_normalizer(spaces.Box(0, 1, (2, 3), np.float64)).mean.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("space", "name", "is_on"),
+    [
+        (spaces.Box(-1, 1, (3,)), "auto", True),
+        (spaces.Box(0, 255, (84, 84, 4), np.uint8), "auto", False),
+        (FlatBox(spaces.Discrete(4)), "auto", False),
+        (spaces.Box(-1, 1, (4, 3)), "attention", False),
+    ],
+)
+def test_auto_normalizes_floats(space: spaces.Box, name: str, is_on: bool) -> None:
+    config = choose_encoder(PolicyConfig(name=name, normalize_observations="auto"), space)
+    assert config.normalize_observations is is_on
