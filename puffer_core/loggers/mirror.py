@@ -103,7 +103,7 @@ class Mirror:
         if self._thread.is_alive():
             missing = self.waiting
             self.abandon()
-            raise RunError(f"it did not end in time; {missing} of the rows that waited were not taken")
+            raise RunError(f"it did not end in time; {missing} entries that waited were not taken")
         self._raise()
 
     def abandon(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -61,9 +62,13 @@ class WandbLogger:
 
     def abandon(self) -> None:
         """End the process that sends: at its exit, Python would wait for it, and that for the network."""
-        for process in _services():
-            if process.pid not in self._others:
-                process.kill()
+        mine = [process for process in _services() if process.pid not in self._others]
+        for process in mine:
+            process.kill()
+        package = sys.modules.get("wandb")
+        if mine and package is not None:
+            with suppress(Exception):  # it finds its process gone; at exit it would say so with a traceback
+                package.teardown()
 
 
 def _services() -> list[psutil.Process]:

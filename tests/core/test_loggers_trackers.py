@@ -7,6 +7,7 @@ import math
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from puffer_core.config import load
 from puffer_core.errors import PluginError
 from puffer_core.loggers import make_loggers
 from puffer_core.loggers.tracked import flat_config, flat_result
+from puffer_core.loggers.wandb import WandbLogger
 from puffer_core.plugins import manager
 from puffer_core.runs import RunDirectory
 
@@ -196,6 +198,35 @@ def test_trackers_name_the_extra_before_training_starts(
 def test_trackers_have_options(name: str) -> None:
     assert manager().loggers.get(name).options is not None
     assert load(None, options={"logger": name}).options_of(name) is not None
+
+
+def test_wandb_ends_its_own_process_only_where_it_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    services = [SimpleNamespace(pid=pid, kill=lambda pid=pid: killed.append(pid)) for pid in (1, 2)]
+    package = SimpleNamespace(teardown=lambda: killed.append(0))
+    logger = WandbLogger(SimpleNamespace(directory=tmp_path, config=load(None)))
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    monkeypatch.setattr("puffer_core.loggers.wandb._services", lambda: services)
+    logger._others = {1, 2}
+    logger.abandon()
+    assert killed == []
+    logger._others = {1}
+    logger.abandon()
+    assert killed == [2, 0]
+
+
+@pytest.mark.slow
+def test_wandb_that_can_not_be_reached_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    words = TRAIN.replace("wandb,neptune", "wandb").replace("offline", "online", 1).split()
+    start = time.monotonic()
+    done = puffer(tmp_path, *words)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["steps"] == 1024
+    assert done.stderr.count("warning: logger `wandb` ") == 1
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - start < 80, "wandb itself gives up after 90 s"
 
 
 def test_flat_result_leaves_out_what_is_not_known() -> None:
