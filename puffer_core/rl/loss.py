@@ -185,7 +185,7 @@ class _Box:
             d_logstd = d_logstd + pull * deviations * spread
         if self._by_state:
             return d_means, _select(self._live, (d_logstd - entropy_weight).t()).t()
-        live = len(deviations) if self._live is None else self._live.sum()
+        live = len(deviations) if self._live is None else self._live.sum(dtype=d_logstd.dtype)
         return d_means, d_logstd.sum(0, keepdim=True) - entropy_weight * live
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch.distributions import Categorical, Normal
 from puffer_core import vector
 from puffer_core.emulation.spaces import FlatActions, FlatBox, action_codec
 from puffer_core.env import PufferEnv
-from puffer_core.errors import EnvError, RunError, ShapeError
+from puffer_core.errors import EnvError, OptionError, RunError, ShapeError
 from puffer_core.policies import ActionLayout
 from puffer_core.rl import agent, checkpoint
 from puffer_core.rl.loss import Coefficients, Targets, ppo_loss
@@ -382,3 +383,42 @@ def test_both_heads_and_every_leaf_are_learnt(seed: int) -> None:
     rows = run(trainer, 150)
     assert rows[0]["env/episode_return"] < 2.5
     assert np.mean([row["env/episode_return"] for row in rows[-10:]]) > 6.4
+
+
+def test_t06_squashed_and_gaussian_numbers_keep_what_was_drawn() -> None:
+    space = Box(-1.0, 1.0, (1,), np.float32)
+    mean, logstd, noise = torch.zeros(1, 1), torch.zeros(1, 1), torch.full((1, 1), 1.7)
+    for box, shown in (("gaussian", 1.0), ("squashed", math.tanh(1.7))):
+        layout = ActionLayout.from_space(space, box)
+        stored = layout.sample(mean, noise, None, logstd)
+        assert stored.item() == pytest.approx(1.7)
+        assert layout.to_env(stored).item() == pytest.approx(shown)
+        assert layout.log_prob(mean, stored, None, logstd).item() == pytest.approx(-2.3639, abs=5e-5)
+
+
+def test_squashed_numbers_reach_their_bounds_and_greedy_is_the_mean() -> None:
+    low, high = (np.array(bound, np.float32) for bound in ((-2, 0), (3, 10)))
+    layout = ActionLayout.from_space(Box(low, high), "squashed")
+    assert layout.to_env(torch.tensor([[-50.0, 50.0], [0.0, 0.0]])).tolist() == [[-2.0, 10.0], [0.5, 5.0]]
+    mean = torch.tensor([[0.3, -0.4]])
+    assert torch.equal(layout.greedy(mean, None), mean)
+
+
+def test_squashed_numbers_need_bounds() -> None:
+    with pytest.raises(OptionError, match=r"policy\.box=squashed needs bounds.*high=\[inf\]"):
+        ActionLayout.from_space(Box(-np.inf, np.inf, (1,)), "squashed")
+    assert not ActionLayout.from_space(Discrete(3), "squashed").is_squashed
+
+
+def test_only_the_numbers_of_mixed_actions_are_squashed() -> None:
+    space = FlatActions(Dict(a=Discrete(3), b=Box(-2.0, 4.0, (1,), np.float32)))
+    layout = ActionLayout.from_space(space, "squashed")
+    assert layout.to_env(torch.tensor([[2.0, 0.0], [1.0, 90.0]])).tolist() == [[2.0, 1.0], [1.0, 4.0]]
+
+
+def test_log_stretch_is_the_logarithm_of_the_slope() -> None:
+    layout = ActionLayout.from_space(Box(-2.0, 4.0, (1,), np.float32), "squashed")
+    u = torch.tensor([[-1.5], [0.0], [2.5]], dtype=torch.float64)
+    slope = 3.0 * (1.0 - torch.tanh(u).square())
+    assert torch.allclose(layout.log_stretch(u), slope.log().sum(1))
+    assert layout.log_stretch(torch.tensor([[40.0]])).isfinite().all()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -278,3 +279,29 @@ def test_loss_of_half_precision_logits_is_computed_in_float32() -> None:
     assert (loss.dtype, terms.dtype) == (torch.float32, torch.float32)
     assert logits.grad is not None
     assert logits.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("box", ["gaussian", "squashed"])
+@pytest.mark.parametrize("some_dead", [False, True])
+def test_deviations_of_the_state_have_the_gradient_of_shared_ones_step_by_step(box: str, some_dead: bool) -> None:
+    shared, n = ActionLayout.from_space(spaces.Box(-1, 1, (2,)), box), 6
+    by_state = replace(shared, deviates_by_state=True)
+    g = torch.Generator().manual_seed(5)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+    live = torch.tensor([True, False, True, True, False, True]) if some_dead else None
+    means, logstd, values = normal(n, 2).requires_grad_(), (0.3 * normal(1, 2)).requires_grad_(), normal(n)
+    batch = targets(n, actions=normal(n, 2), logprobs=normal(n) - 2, advantages=normal(n), live=live)
+    logits = torch.cat([means, logstd.expand(n, 2)], 1).detach().requires_grad_()
+    assert by_state.width == 4
+    wanted, _, _ = ppo_loss(means, values, logstd, shared, batch, COEFS)
+    found, _, _ = ppo_loss(logits, values, None, by_state, batch, COEFS)
+    assert found.item() == pytest.approx(wanted.item(), abs=1e-12)
+    (d_logits,) = torch.autograd.grad(found, logits)
+    d_means, d_logstd = torch.autograd.grad(wanted, (means, logstd))
+    assert torch.allclose(d_logits[:, :2], d_means, atol=1e-12)
+    assert torch.allclose(d_logits[:, 2:].sum(0), d_logstd[0], atol=1e-12)
+    if live is not None:
+        assert not d_logits[~live].any()
