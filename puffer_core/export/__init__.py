@@ -23,6 +23,7 @@ def export(
     *,
     env: str | None = None,
     runs_dir: str | None = None,
+    policy: Any = None,
 ) -> dict[str, Any]:
     """Write the network of a run; return ``checkpoint format files``.
 
@@ -32,6 +33,7 @@ def export(
         output: Path of the file; None puts it into the run directory, named after the step.
         env: Canonical name of the environment that an id or ``latest`` is looked up under.
         runs_dir: Folder of the runs.
+        policy: The network of a run that was trained with one of the caller's own, as `train` was given it.
 
     Raises:
         OptionError: If there is no such format, or the network can't be written in it.
@@ -43,7 +45,7 @@ def export(
     from puffer_core.rl import checkpoint
     from puffer_core.rl.agent import load
 
-    agent = load(source, env, runs_dir=runs_dir)
+    agent = load(source, env, runs_dir=runs_dir, policy=policy)
     state = checkpoint.read(agent.path).state
     network = {key: state[key] for key in ("policy", "policy_options")}
     path = _default(agent, format) if output is None else Path(output)

@@ -263,6 +263,33 @@ def test_export_command_prints_the_files(
     assert about["step"] == 1024
 
 
+class Own(torch.nn.Module):
+    """A network of a person's own, without a state."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(env.single_observation_space.shape[0], 8)
+        self.head = torch.nn.Linear(8, env.single_action_space.n + 1)
+
+    def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out = self.head(torch.relu(self.body(observations)))
+        return out[:, :-1], out[:, -1:]
+
+
+def test_export_takes_a_network_of_ones_own(tmp_path: Path) -> None:
+    options = {"runs_dir": str(tmp_path), "train.total_timesteps": "512", "vec.num_envs": "4", "vec.backend": "serial"}
+    result = train("gym/CartPole-v1", options=options, policy=Own)
+    (path,) = export(result["checkpoint"], policy=Own)["files"]
+    agent = load(result["checkpoint"], policy=Own)
+    step = ActingStep(agent)
+    inputs = step.example(ROWS, torch.Generator().manual_seed(1))
+    logits, _, values = run_onnx(Path(path), step, inputs)
+    found_logits, found_values, _ = agent.policy.forward_eval(inputs[0], agent.initial_state(ROWS))
+    mask = inputs[-1] == 0
+    np.testing.assert_allclose(logits, found_logits.detach().masked_fill(mask, MASKED_LOGIT), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(values, found_values.detach(), rtol=0, atol=1e-5)
+
+
 def test_export_says_what_is_wrong(trained: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     run = trained[1]["run_dir"]
     with pytest.raises(OptionError, match="`--format tflite` is not one of onnx, flat"):
