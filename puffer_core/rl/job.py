@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from puffer_core.errors import EnvError, OptionError, shortened
+from puffer_core.place import place
 from puffer_core.policies import ActionLayout, make_policy
 from puffer_core.policies.choice import choose_encoder
 from puffer_core.policies.module import adapt_to
@@ -63,8 +64,7 @@ def _holds(device: torch.device) -> bool:
 def make(job: Job, plan: Plan) -> PuffeRL:
     """Open the vector, build the network and return the trainer."""
     config = job.config
-    group = ranks.join(job.device)
-    before = group.rank * plan.num_envs
+    before = place().rank * plan.num_envs
     seed_globals(config.base.seed, before)  # for environments and policies that draw from them
     vector = open_vector(config, job.env, name=job.env_name, num_envs=plan.num_envs, first_index=before)
     try:
@@ -77,6 +77,7 @@ def make(job: Job, plan: Plan) -> PuffeRL:
             policy = adapt_to(vector, job.policy, config.policy, weights)
         threads = cores() if config.vec.num_threads == "auto" else config.vec.num_threads
         threads = max(1, threads // plan.world_size)
+        group = ranks.join(job.device)  # after workers were forked, which would keep its connections open
         return PuffeRL(config, vector, policy.to(job.device), plan, device=job.device, threads=threads, ranks=group)
     except BaseException:
         vector.close()

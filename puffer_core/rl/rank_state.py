@@ -5,6 +5,7 @@ Rank 0 has its part among the arrays of the checkpoint, rank r in ``rank{r}.safe
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,19 @@ def read(ranks: Ranks, content: Checkpoint, path: Path) -> Checkpoint:
     """
     if ranks.is_first:
         return content
+    name = _file(ranks.rank)
     try:
-        own = load((path / _file(ranks.rank)).read_bytes())
+        data = (path / name).read_bytes()
+        if hashlib.sha256(data).hexdigest() != content.state["sha256"].get(name):
+            raise RunError(f"the checkpoint {path} is damaged: {name} does not have its checksum")
+        own = load(data)
     except (OSError, SafetensorError) as error:
         hint = "all machines must see the run directory under the same path"
-        raise RunError(f"the checkpoint {path} is damaged: {_file(ranks.rank)}: {error}", hint=hint) from error
-    shared = {name: array for name, array in content.arrays.items() if name not in _own(content.arrays)}
-    return Checkpoint(content.model, {**shared, **own}, content.state)
+        raise RunError(f"the checkpoint {path} is damaged: {name}: {error}", hint=hint) from error
+    shared = {key: array for key, array in content.arrays.items() if key.partition(".")[0] not in SECTIONS}
+    # What rank 0 had not yet reported is reported by rank 0.
+    state = {**content.state, "means": {"environment": {}, "losses": {}}, "episodes": 0.0}
+    return Checkpoint(content.model, {**shared, **own}, state)
 
 
 def rescaled(state: Mapping[str, Any], world_size: int, total_epochs: int) -> dict[str, Any]:

@@ -132,6 +132,12 @@ class Group(Ranks):
             self._explain(error)
         return values
 
+    def total(self, number: float) -> float:
+        """Sum a number over ranks."""
+        import torch
+
+        return float(self.sum_(torch.tensor(number, dtype=torch.float64)))
+
     def _gather(self, values: list[Any], value: Any) -> None:
         """Fill ``values``; torch's own function would go through the GPU where there is one."""
         import pickle

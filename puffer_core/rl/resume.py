@@ -24,7 +24,7 @@ from puffer_core.policies.module import module_name
 from puffer_core.rl import checkpoint, global_random, rank_state
 from puffer_core.rl.checkpoint import Checkpoint
 from puffer_core.rl.means import Means
-from puffer_core.rl.streams import derive, environment_seed
+from puffer_core.rl.streams import derive, environment_seed, generator
 
 if TYPE_CHECKING:
     from puffer_core.rl.trainer import PuffeRL
@@ -94,7 +94,8 @@ def _read(trainer: PuffeRL, path: Path) -> tuple[Checkpoint, list[str]]:
     state = rank_state.rescaled(content.state, ranks.world_size, trainer.total_epochs)
     # Those of rank 0 are of no other rank, and rank 0 is to go on with new environments, too.
     arrays = {name: array for name, array in content.arrays.items() if not name.startswith("global.")}
-    arrays |= {f"generator.{name}": source.get_state() for name, source in _generators(trainer).items()}
+    anew = derive(trainer.config.base.seed, "restart", state["epoch"])
+    arrays |= {f"generator.{name}": generator(anew, name, ranks.rank).get_state() for name in _generators(trainer)}
     lost = [f"the environments: {there} processes saved it, {ranks.world_size} go on"]
     return Checkpoint(content.model, arrays, state), lost
 
