@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from puffer_core import config as configuration
-from puffer_core import runs
+from puffer_core import plugins, runs
 from puffer_core.place import PARENT
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def processes(env: str, options: Mapping[str, str], asked: CommandConfig) -> int
     """Return in how many processes a command is to run; a resumed run has those it had, unless others are asked for."""
     key = "train.processes"
     if asked.resume and key not in options:
-        wanted = runs.find(asked.resume, env, options.get("runs_dir")).config.train.processes
+        _, name = plugins.find_env(env)
+        wanted = runs.find(asked.resume, name, options.get("runs_dir")).config.train.processes
     elif asked.resume:
         wanted = configuration.load(env, options={key: options[key]}).train.processes
     else:
