@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from puffer_core.cli import launch
+from puffer_core import launch
 from puffer_core.cli.common import emit, raw_command
 from puffer_core.config import options as option_grammar
 from puffer_core.console import Reporter, Snapshot, make_reporter

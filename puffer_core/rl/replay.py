@@ -60,8 +60,9 @@ def _normalize_over(advantages: Tensor, live: Tensor | None, ranks: Ranks) -> Te
     centred = (advantages - (total / count.clamp(min=1)).to(advantages.dtype)) * weights
     squares, largest = ranks.sum_(centred.double().square().sum()), ranks.max_(advantages.abs().amax())
     std = (squares / (count - 1).clamp(min=1)).sqrt().to(advantages.dtype)
-    scale: Tensor = (std > FLOOR * largest) / (std + EPS)
-    return centred * scale
+    differ = std > FLOOR * largest
+    scaled: Tensor = centred * (differ / (std + EPS))
+    return scaled
 
 
 class Replay:
