@@ -123,9 +123,11 @@ def puffer_trainers() -> Iterable[TrainerSpec]:
 def puffer_loggers() -> Iterable[LoggerSpec]:
     """Places that metrics are mirrored to, chosen with ``--logger``.
 
-    Called once per process by `PluginManager.load`; the logger of a spec is made once per run, and its
-    ``log(step, metrics)`` is called between rollouts, at most about twice a second. What it raises never stops
-    training. What happens on an exception here or a name claimed twice: as for `puffer_vector_backends`.
+    Called once per process by `PluginManager.load`; the logger of a spec is made once per run, before training starts:
+    ``make`` is quick and says at once what is missing. The rest is called by a thread of the logger's own: ``start()``
+    if there is one, ``log(step, metrics)`` at most about twice a second, ``finish(result)`` if there is one,
+    ``close()``. ``abandon()``, if there is one, is called from outside when that takes too long. What it raises never
+    stops training. What happens on an exception here or a name claimed twice: as for `puffer_vector_backends`.
     Model: ``puffer_core.builtin`` (`jsonl`).
     """
     raise NotImplementedError

@@ -134,10 +134,12 @@ def describe_job(spec: EnvSpec, name: str, config: Config) -> Job:
 def with_value(config: Config, key: str, value: object) -> Config:
     """Return ``config`` with one key set as an option sets it."""
     section, name = split(key)
-    part = getattr(config, section)
+    is_plugin = section in config.plugins
+    part = config.plugins[section] if is_plugin else getattr(config, section)
     changed: Any = {**part, name: value} if isinstance(part, Mapping) else replace(part, **{name: value})
     origins = {**config.origins, key: Origin("option", spell(key))}
-    return replace(config, origins=origins, **{section: changed})
+    parts = {"plugins": {**config.plugins, section: changed}} if is_plugin else {section: changed}
+    return replace(config, origins=origins, **parts)
 
 
 def choose_device(config: Config) -> str:

@@ -13,7 +13,9 @@ from puffer_core import config as configuration
 from puffer_core import run_upkeep, runs
 from puffer_core.config import Config
 from puffer_core.config.options import require_text, spell
+from puffer_core.config.schema import section_of
 from puffer_core.errors import OptionError, RunError
+from puffer_core.plugins import manager
 from puffer_core.runs import RunDirectory
 from puffer_core.specs import EnvSpec
 from puffer_core.training.job import locate, with_value
@@ -95,8 +97,10 @@ def resumed_config(env: str | EnvSpec, saved: Config, options: Mapping[str, str]
     if not asked:
         return Resumed(saved)
     context = {"policy.name": saved.policy.name, "vec.backend": saved.vec.backend, "trainer": saved.base.trainer}
-    before = dict(configuration.flatten(saved))
-    after = dict(configuration.flatten(configuration.load(env, options={**context, **asked})))
+    loaded = configuration.load(env, options={**context, **asked})
+    trackers = {name: options for name, options in loaded.plugins.items() if name in _logger_sections()}
+    saved = replace(saved, plugins={**trackers, **saved.plugins})
+    before, after = (dict(configuration.flatten(config)) for config in (saved, loaded))
     resumed = Resumed(saved)
     for key in asked:
         if before.get(key) == after[key]:
@@ -105,13 +109,18 @@ def resumed_config(env: str | EnvSpec, saved: Config, options: Mapping[str, str]
             longer = _with_total(saved, after[key], schedule)
             config = with_value(with_value(resumed.config, TOTAL, after[key]), SPAN, longer.train.schedule_timesteps)
             resumed = Resumed(config, longer, _warn_of_end(longer))
-        elif key in MAY_CHANGE:
+        elif key in MAY_CHANGE or key.partition(".")[0] in trackers:
             resumed = replace(resumed, config=with_value(resumed.config, key, after[key]))
         else:
             msg = f"`{spell(key)} {asked[key]}` can't change in a resumed run: it was started with {before.get(key)}"
             allowed = ", ".join(map(spell, (*MAY_CHANGE, TOTAL)))
             raise OptionError(msg, hint=f"leave it out, or start a new run; only {allowed} may change")
     return resumed
+
+
+def _logger_sections() -> set[str]:
+    """Return the sections of options of loggers: they may change, too."""
+    return {section_of(name) for name in manager().loggers.names()}
 
 
 def _with_total(saved: Config, total: int, schedule: str) -> Config:

@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from puffer_core import config as configuration
 from puffer_core import load
 from puffer_core.errors import OptionError, RunError
 from puffer_core.runs import RunDirectory, find_checkpoint
 from puffer_core.specs import EnvSpec
 from puffer_core.training import train
+from puffer_core.training.resume import resumed_config
 
 SAVING = EnvSpec("fake/saving", make="fakes_env:Saving")
 MATCH = EnvSpec("fake/match", make="fakes_env:Match")
@@ -342,3 +344,12 @@ def test_k07_a_full_disk_is_a_warning_and_the_checkpoint_before_survives(tmp_pat
     for path in run.checkpoints():
         assert load(path).step == int(path.name)
     assert [row["step"] for row in run.metrics()] == sorted({row["step"] for row in run.metrics()})
+
+
+def test_options_of_a_logger_may_change() -> None:
+    saved = configuration.load("gym/CartPole-v1", options={"seed": "3"})
+    resumed = resumed_config("gym/CartPole-v1", saved, {"logger": "wandb", "wandb.project": "mine"})
+    assert resumed.config.base.logger == ("wandb",)
+    assert resumed.config.options_of("wandb").project == "mine"
+    again = resumed_config("gym/CartPole-v1", resumed.config, {"wandb.mode": "offline"})
+    assert (again.config.options_of("wandb").project, again.config.options_of("wandb").mode) == ("mine", "offline")
