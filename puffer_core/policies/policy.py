@@ -147,9 +147,20 @@ class Decoder(nn.Module):
         return logits, values
 
 
+def _few_rows_times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Return their product, with the same bits however many threads compute it.
+
+    Up to a dozen rows that are no multiple of four go another way in MKL on one thread than on two; zeros fill them up.
+    """
+    count = len(rows)
+    if not 4 < count < 12 or count == 8:
+        return torch.mm(rows, matrix)
+    return torch.mm(nn.functional.pad(rows, (0, 0, 0, -count % 4)), matrix)[:count]
+
+
 def _decode(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """W x + b computed as (A + 1, n), the layout in which the heads are evaluated; logits are its transposed view."""
-    out = torch.mm(weight, x.t())
+    out = _few_rows_times(weight, x.t())
     if bias is not None:
         out += bias[:, None]
     return out[:-1].t(), out[-1]
@@ -169,7 +180,7 @@ class _Decode(torch.autograd.Function):
         """Gradients of x, weight and bias."""
         x, weight = ctx.saved_tensors
         grad = torch.cat([d_logits.t(), d_values[None]])
-        return torch.mm(grad.t(), weight), torch.mm(grad, x), grad.sum(1) if ctx.has_bias else None
+        return torch.mm(grad.t(), weight), _few_rows_times(grad, x), grad.sum(1) if ctx.has_bias else None
 
 
 def make_policy(
