@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from puffer_core import runs, vector
-from puffer_core.actors import Actor, AgentActor, Flags
+from puffer_core import matches, runs, vector
+from puffer_core.actors import Actor, Flags
 from puffer_core.config import Config
 from puffer_core.console import Reporter
 from puffer_core.errors import OptionError
@@ -82,6 +83,7 @@ def evaluate(
     env: EnvLike,
     *,
     load: str | os.PathLike[str] = "latest",
+    versus: str | os.PathLike[str] | None = None,
     episodes: int | None = None,
     greedy: bool = False,
     render: Render = "none",
@@ -96,6 +98,8 @@ def evaluate(
     Args:
         env: Name or spec of the environment, or a class or factory at the top level of a module.
         load: A run, a checkpoint, or ``latest``.
+        versus: Another run or checkpoint, or ``random``: it has the other seats of every environment, and the object
+            then says who is stronger.
         episodes: How many; None is the run's ``eval_episodes``, or a few where they are rendered. Where nothing
             terminates, the units that the environment logs count.
         greedy: Take the likeliest action instead of drawing one as in training.
@@ -109,6 +113,7 @@ def evaluate(
 
     Raises:
         RunError: If there is no such checkpoint, or it belongs to an environment with other spaces.
+        OptionError: If ``versus`` is given and the environment has one agent.
         RenderError: If it can't be rendered here.
         Interrupted: After Ctrl-C or SIGTERM, between two steps and with everything closed.
     """
@@ -119,12 +124,14 @@ def evaluate(
         require_renderer(render)
         env = named(env)
         spec, name = locate(env)
-        checkpoint = runs.find_checkpoint(os.fspath(load), name, options.pop("runs_dir", None))
+        runs_dir = options.pop("runs_dir", None)
+        checkpoint = runs.find_checkpoint(os.fspath(load), name, runs_dir)
         config = config_for(env, checkpoint, options)
         seed = config.base.seed if seed is None else seed
         how = Play(_count(episodes, config, render), environment_seed(seed), greedy, _at_least_one(max_steps=max_steps))
         agent = load_agent(checkpoint, config, seed)
-        instances = _instances(config, spec, name, how, render)
+        opponent = None if versus is None else matches.find(os.fspath(versus), name, config, seed, runs_dir)
+        instances = _instances(config, spec, name, how, render, is_match=opponent is not None)
         # Held, because an exception that a handler raises can be lost where Python calls back from C, as after a fork.
         with (
             signals.held(),
@@ -133,14 +140,16 @@ def evaluate(
         ):
             _raise_if(signals)
             require_spaces(agent, envs, name)
-            cast, check = [AgentActor(agent, envs, greedy)], lambda: _raise_if(signals)
+            cast, counted = matches.cast(agent, opponent, envs, greedy, name)
+            check = partial(_raise_if, signals)
             if render == "none":
-                found, path = play(cast, envs, how, check=check), None
+                found, path = play(cast, envs, how, counted=counted, check=check), None
             else:
                 path = _video_path(checkpoint, agent, output) if render == "video" else None
                 with _screen(render, path, reporter, f"{name}, {checkpoint.name}", check) as screen:
                     found = watch(cast, envs, how, screen, check=check)
-    return _summary(name, found, checkpoint, reporter) | ({} if path is None else {"video": str(path.absolute())})
+    result = _summary(name, found, checkpoint, reporter) | ({} if path is None else {"video": str(path.absolute())})
+    return result if opponent is None else result | matches.summary(opponent, found.rows, found.fields)
 
 
 def play(
@@ -301,13 +310,17 @@ def _mean(values: npt.NDArray[np.float64] | None) -> float | None:
     return float(values.mean()) if values is not None and len(values) else None
 
 
-def _instances(config: Config, spec: EnvSpec, name: str, how: Play, render: str) -> int:
+def _instances(config: Config, spec: EnvSpec, name: str, how: Play, render: str, *, is_match: bool) -> int:
     """Return how many instances to open: one to look at, else as many as there are episodes for."""
-    if render != "none":
+    if render != "none" and not is_match:
         return 1
     job = describe_job(spec, name, config)
+    if is_match:
+        matches.require_seats(job.agents_per_env, name)
+    if render != "none":
+        return 1
     most = (NATIVE_ROWS if job.table is not None else PYTHON_ROWS) // job.agents_per_env
-    return max(1, min(most, -(-how.episodes // job.agents_per_env)))
+    return max(1, min(most, -(-how.episodes // (1 if is_match else job.agents_per_env))))
 
 
 def _video_path(checkpoint: Path, agent: Agent, output: str | os.PathLike[str] | None) -> Path:

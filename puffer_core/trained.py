@@ -70,12 +70,12 @@ def environment_seed(seed: int) -> int:
     return streams.environment_seed(streams.derive(seed, "evaluation"))
 
 
-def load_agent(checkpoint: Path, config: Config, seed: int) -> Agent:
-    """Return the agent of a checkpoint, its draws from the stream ``evaluation`` of ``seed``."""
+def load_agent(checkpoint: Path, config: Config, seed: int, index: int = 1) -> Agent:
+    """Return the agent of a checkpoint, its draws from the stream ``evaluation`` of ``seed``, by ``index``."""
     from puffer_core.rl.agent import load
     from puffer_core.rl.streams import derive
 
-    return load(checkpoint, device=choose_device(config), seed=derive(seed, "evaluation", 1))
+    return load(checkpoint, device=choose_device(config), seed=derive(seed, "evaluation", index))
 
 
 def run_of(checkpoint: Path) -> runs.RunDirectory | None:

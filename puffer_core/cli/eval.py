@@ -12,6 +12,7 @@ from puffer_core.console.summary import eval_summary
 
 @raw_command("eval")
 @click.option("--load", "source", default="latest", metavar="RUN|PATH|latest", help="The run or checkpoint to play.")
+@click.option("--versus", metavar="RUN|PATH|random", help="Who has the other seats; says which of the two is stronger.")
 @click.option("--greedy", is_flag=True, help="Take the likeliest action instead of drawing one as in training.")
 @click.option("--render", default="none", metavar="human|video|ansi", help="Show, film or print the episodes.")
 @click.option("--max-steps", type=int, metavar="N", help="Steps that one episode may take (30000).")
@@ -21,12 +22,13 @@ def command(
     env: str,
     as_json: bool,
     source: str,
+    versus: str | None,
     greedy: bool,
     render: str,
     max_steps: int | None,
     output: str | None,
 ) -> None:
-    """Evaluate a trained agent without bias; show or film it.
+    """Evaluate a trained agent without bias, alone or against another; show or film it.
 
     Besides: --episodes N (1000, or 3 that are rendered), --seed N, --runs-dir DIR, and --env.KEY VALUE or --vec.KEY
     VALUE in place of what the run was trained with. In the window: space pauses, n makes one step, - and + change the
@@ -41,6 +43,7 @@ def command(
         result = evaluate(
             env,
             load=source,
+            versus=versus,
             episodes=base.eval_episodes if "eval_episodes" in given else None,
             greedy=greedy,
             render=render,  # type: ignore[arg-type]  # evaluate refuses others

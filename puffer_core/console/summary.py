@@ -39,8 +39,22 @@ def eval_summary(result: Result) -> str:
         low, lower, median, upper, high = map(number, result["quantiles"])
         rows.append(("range", f"{low} to {high}, median {median}, half of them {lower} to {upper}"))
     rows += [(name.replace("_", " "), number(result[name])) for name in ("perf", "episode_length") if result[name]]
-    rows += [(name, _near(result[name])) for name in ("checkpoint", "video") if result.get(name)]
+    rows += _match(result) if "versus" in result else []
+    rows += [(name, _near(result[name])) for name in ("checkpoint", "versus", "video") if result.get(name)]
     return _aligned(rows)
+
+
+def _match(result: Result) -> list[tuple[str, str]]:
+    """Return the rows of two agents against each other."""
+    if result["win_rate"] is None:
+        return []
+    told = f"{result['wins']:,} won, {result['draws']:,} drawn, {result['losses']:,} lost"
+    rows = [("win rate", f"{100 * result['win_rate']:.1f} %  ({told})")]
+    if result["elo_difference"] is not None:
+        error = result["elo_difference_stderr"]
+        spread = "" if error is None else f" ± {error:.0f}"
+        rows.append(("elo", f"{result['elo_difference']:+.0f}{spread}"))
+    return rows
 
 
 def play_summary(result: Result) -> str:

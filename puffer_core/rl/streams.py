@@ -5,7 +5,8 @@
     actions        the noise that actions are drawn with
     replay         which rows a minibatch is made of
     restart        environments that a resumed run has to start anew, by epoch
-    evaluation     0 the environments of an evaluation, 1 the noise of its actions
+    evaluation     0 the environments of an evaluation, 1 the noise of its actions, 2 that of its opponent's
+    opponents      whom the learner meets in self-play
 
 The global generators of torch, numpy and Python, which only other people's environments and policies draw from, are
 seeded with it as well (`puffer_core.vector.generators`).
@@ -19,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-STREAMS = ("policy", "actions", "replay", "restart", "evaluation")
+STREAMS = ("policy", "actions", "replay", "restart", "evaluation", "opponents")
 
 
 def derive(seed: int, stream: str, index: int = 0) -> int:
