@@ -6,10 +6,13 @@ A side that is D points ahead expects 1 / (1 + 10 ^ (-D / scale)) points of a ga
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SCALE = 400.0
 """Points ahead at which ten of eleven points are expected."""
+SMALLEST_CHANGE = 1e-9
+"""A rating that one more game would change by less has settled."""
 
 
 def expected(difference: float, scale: float = SCALE) -> float:
@@ -17,22 +20,37 @@ def expected(difference: float, scale: float = SCALE) -> float:
     return 1.0 / (1.0 + math.exp(-difference / scale * math.log(10.0)))
 
 
-def updated(rating: float, opponent: float, mean: float, games: int, *, k: float, scale: float = SCALE) -> float:
-    """Return a rating after games against an opponent of fixed rating.
+@dataclass(frozen=True)
+class Results:
+    """Games against one opponent.
 
-    The games count one after the other, each with their mean result, so their order does not matter.
+    Attributes:
+        rating: Of the opponent, which stays as it is.
+        games: How many.
+        points: Taken from it, 0 to ``games``.
+    """
+
+    rating: float
+    games: int
+    points: float
+
+
+def updated(rating: float, results: Sequence[Results], *, k: float, scale: float = SCALE) -> float:
+    """Return a rating after games against opponents of fixed ratings.
+
+    The games count one after the other, each as the mean of all, so the order in which they were played is no matter.
 
     Args:
         rating: Before them.
-        opponent: The rating of the other side, which stays as it is.
-        mean: Points per game, 0 to 1.
-        games: How many.
+        results: Of each opponent.
         k: Most points that one game moves the rating by.
         scale: As in `expected`.
     """
+    games, points = sum(result.games for result in results), sum(result.points for result in results)
     for _ in range(games):
-        change = k * (mean - expected(rating - opponent, scale))
-        if abs(change) < 1e-9:
+        foreseen = sum(result.games * expected(rating - result.rating, scale) for result in results)
+        change = k * (points - foreseen) / games
+        if abs(change) < SMALLEST_CHANGE:
             break
         rating += change
     return rating

@@ -1,7 +1,6 @@
 """Two policies against each other: who sits where, and what the games say of their strength.
 
-The first one has one seat of every environment, the second one all others. The seat goes round from environment to
-environment, so that each side begins equally often.
+The first one has one seat of every environment, the second one all others, as `puffer_core.seats` says.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from puffer_core.actors import Actor, AgentActor, Flags, RandomActor
 from puffer_core.config import Config
 from puffer_core.errors import OptionError, RunError
 from puffer_core.scores import points_of
+from puffer_core.seats import first_seats
 from puffer_core.trained import load_agent, require_spaces, run_of
 
 if TYPE_CHECKING:
@@ -74,13 +74,6 @@ def require_seats(agents_per_env: int, name: str) -> None:
     if agents_per_env < 2:
         msg = f"{name} has one agent here: two policies need an environment with at least two"
         raise OptionError(msg, hint="a parameter may give it more, as `--env.self-play on` does with connect4")
-
-
-def first_seats(num_agents: int, agents_per_env: int) -> Flags:
-    """Return (N,) bool, the rows of the first side: seat k % A of environment k with A agents."""
-    rows = np.arange(num_agents)
-    chosen: Flags = rows % agents_per_env == rows // agents_per_env % agents_per_env
-    return chosen
 
 
 def cast(

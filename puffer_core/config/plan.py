@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from puffer_core.config.load import fixed
 from puffer_core.config.options import spell
-from puffer_core.config.schema import Config
+from puffer_core.config.schema import Config, SelfPlayConfig
 from puffer_core.errors import OptionError
 
 NATIVE_AGENTS = 4096
@@ -57,11 +57,13 @@ class Plan:
     """The keys to which `apply` gives a number."""
     notes: tuple[str, ...] = ()
     world_size: int = 1
+    num_frozen: int = 0
+    """Rows that opponents of self-play have, from which nothing is learnt."""
 
     @property
     def batch_size(self) -> int:
         """Transitions of one rollout in one process."""
-        return self.num_agents * self.horizon
+        return (self.num_agents - self.num_frozen) * self.horizon
 
     @property
     def summary(self) -> str:
@@ -69,7 +71,7 @@ class Plan:
         processes = f"{self.world_size:,} processes x " if self.world_size > 1 else ""
         return (
             f"{self.steps_asked:,} steps asked, {self.steps:,} to be done in {self.epochs:,} rollouts of "
-            f"{processes}{self.num_agents:,} agents x {self.horizon:,} steps; "
+            f"{processes}{self.num_agents - self.num_frozen:,} agents x {self.horizon:,} steps; "
             f"{self.gradient_steps:,} gradient steps of "
             f"{processes}{self.minibatch_size:,} transitions"
         )
@@ -100,7 +102,11 @@ def plan(
     Raises:
         OptionError: If what was set can't be met within a tenth, or would train nothing; the hint has legal numbers.
     """
-    ask = replace(_ask(config, agents_per_env, is_native), world=world_size)
+    selfplay = config.selfplay
+    if selfplay.enabled and agents_per_env < 2:
+        msg = "selfplay.enabled: each environment has one agent, so nobody could be met"
+        raise OptionError(msg, hint="a parameter may give it more, as `--env.self-play on` does with connect4")
+    ask = replace(_ask(config, agents_per_env, is_native), world=world_size, selfplay=selfplay)
     if is_resumed:
         ask = replace(ask, fixed=ask.fixed - {"total"} | {"inner", "outer"})
     fitted = _fit(ask)
@@ -122,7 +128,13 @@ def plan(
         keys=({"env.num_envs": fitted.inner} if is_native else {}) | {"vec.num_envs": fitted.outer},
         notes=tuple(_notes(config, ask, fitted)),
         world_size=world_size,
+        num_frozen=fitted.rows - fitted.learners,
     )
+
+
+def environments_against_pool(config: SelfPlayConfig, num_envs: int) -> int:
+    """Return in how many of the environments the learner meets opponents from its pool: the last ones."""
+    return max(1, round(config.share * num_envs)) if config.enabled and config.share > 0 else 0
 
 
 @dataclass(frozen=True)
@@ -140,14 +152,20 @@ class _Ask:
     is_native: bool
     fixed: frozenset[str]
     world: int = 1
+    selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
 
     @property
     def rows(self) -> int:
         return self.inner * self.outer * self.agents
 
     @property
+    def learners(self) -> int:
+        """Rows that are learnt from."""
+        return self.rows - environments_against_pool(self.selfplay, self.inner * self.outer) * (self.agents - 1)
+
+    @property
     def batch(self) -> int:
-        return self.rows * self.horizon
+        return self.learners * self.horizon
 
     @property
     def whole(self) -> int:
@@ -239,7 +257,7 @@ def _per_epoch(ask: _Ask) -> int:
 def _problem(ask: _Ask) -> str | None:
     """Return why these numbers can't be used, None if they can."""
     made = ask.total // ask.whole * ask.whole
-    size = f"{ask.rows} agents x {ask.horizon} steps" + f" x {ask.world} processes" * (ask.world > 1)
+    size = f"{ask.learners} agents x {ask.horizon} steps" + f" x {ask.world} processes" * (ask.world > 1)
     if made == 0:
         return f"{_named(ask, 'total')} is less than one rollout, {ask.whole}: {size}"
     if "total" in ask.fixed and ask.loss > TOLERANCE:
@@ -248,7 +266,9 @@ def _problem(ask: _Ask) -> str | None:
     minibatch = _minibatch(ask)
     if "minibatch" in ask.fixed and abs(minibatch - ask.minibatch) > TOLERANCE * ask.minibatch:
         if ask.minibatch > ask.batch:
-            return f"{_named(ask, 'minibatch')} is more than one rollout has: {ask.batch}, {ask.rows} x {ask.horizon}"
+            return (
+                f"{_named(ask, 'minibatch')} is more than one rollout has: {ask.batch}, {ask.learners} x {ask.horizon}"
+            )
         return f"{_named(ask, 'minibatch')} is not a multiple of {_named(ask, 'horizon')}"
     if _per_epoch(ask) == 0:
         return f"no gradient step would be made: {_named(ask, 'replay')} of {ask.batch} is less than {minibatch}"
@@ -309,14 +329,14 @@ def _candidates(ask: _Ask) -> dict[str, list[Any]]:
     """Return, for each number, values that may be legal when everything else stays as it is."""
     per_env = ask.agents * ask.horizon
     whole = ask.minibatch // ask.horizon * ask.horizon
-    trained = math.floor(ask.replay * ask.rows + 1e-9) * ask.horizon
+    trained = math.floor(ask.replay * ask.learners + 1e-9) * ask.horizon
     shares = [ask.total // (count * ask.world) for count in range(1, 11)]
     least_batch = math.ceil(ask.minibatch / min(1.0, ask.replay))
     return {
         "total": [(ask.total // ask.whole + extra) * ask.whole for extra in (0, 1)],
         "inner": [size // (per_env * ask.outer) for size in shares] + [-(-least_batch // (per_env * ask.outer))],
         "outer": [size // (per_env * ask.inner * ask.unit) * ask.unit for size in shares],
-        "horizon": [size // ask.rows for size in shares] + [ask.minibatch],
+        "horizon": [size // ask.learners for size in shares] + [ask.minibatch],
         "minibatch": [min(whole, ask.batch), whole + ask.horizon, min(trained, ask.minibatch)],
         "replay": [_least_replay(ask)],
     }

@@ -188,6 +188,28 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class SelfPlayConfig:
+    """Self-play: in a share of the environments, frozen copies of the learner have all seats but one."""
+
+    enabled: bool = False
+    """Play against a pool of past selves; needs an environment with at least two agents."""
+    share: Fraction = 0.5
+    """Share of the environments in which opponents from the pool play; elsewhere the learner has every seat."""
+    interval: Count = 20
+    """Epochs after which a copy of the learner joins the pool; the untrained one is its first."""
+    opponents: Annotated[int, Range(1, 1000)] = 8
+    """Largest size of the pool; when it is full, the oldest leaves."""
+    concurrent: Annotated[int, Range(1, 1000)] = 2
+    """Opponents drawn for each epoch; every one more is a forward pass more per step."""
+    sampling: Literal["uniform", "recent", "prioritised"] = "uniform"
+    """How they are drawn: alike, twice as often as the next older one, or by the points they take from the learner."""
+    elo_k: Positive = 4.0
+    """Most points that one game moves the learner's Elo rating by."""
+    elo_scale: Positive = 400.0
+    """Elo points ahead at which ten of eleven points of a game are expected."""
+
+
+@dataclass(frozen=True)
 class WrapConfig:
     """Wrappers of the environments, applied in the order in which they are listed; later options come last.
 
@@ -306,6 +328,7 @@ class Config:
     vec: VecConfig = field(default_factory=VecConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     env: Mapping[str, object] = field(default_factory=dict)
     wrap: Mapping[str, object] = field(default_factory=dict)
     sweep: SweepConfig = field(default_factory=SweepConfig)
@@ -328,6 +351,7 @@ SECTIONS: dict[str, type[Any]] = {
     "vec": VecConfig,
     "policy": PolicyConfig,
     "train": TrainConfig,
+    "selfplay": SelfPlayConfig,
     "wrap": WrapConfig,
     "sweep": SweepConfig,
 }

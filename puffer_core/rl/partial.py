@@ -51,6 +51,8 @@ class PartialRollout(Rollout):
             self._store(at, before)
             self._clock.mark("copy")
             self._bootstrap_truncated(at, before)
+            if noise is not None:
+                self._change_opponents()
             is_full = columns == self.horizon
             if noise is not None and not is_full.all():
                 self._answer(at, ~is_full, noise)

@@ -72,10 +72,20 @@ class Replay:
         segments: Rows per minibatch: S.
         prio: Draw by priority with replacement; otherwise every row once per pass, shuffled.
         alpha: Exponent of the priority.
+        candidates: (C,) int64, the rows that are drawn from; None for all.
     """
 
-    def __init__(self, segments: int, *, prio: bool, alpha: float, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        segments: int,
+        *,
+        prio: bool,
+        alpha: float,
+        generator: torch.Generator,
+        candidates: Tensor | None = None,
+    ) -> None:
         self._segments = segments
+        self._candidates = candidates
         self._prio = prio
         self._alpha = alpha
         self.generator = generator
@@ -87,6 +97,12 @@ class Replay:
 
     def next_rows(self, advantages: Tensor, beta: float) -> tuple[Tensor, Tensor | None]:
         """Return (S,) rows and their (S,) weights, or None where all weigh 1, given (H, N) advantages."""
+        if self._candidates is None:
+            return self._draw(advantages, beta)
+        rows, weights = self._draw(advantages.index_select(1, self._candidates), beta)
+        return self._candidates[rows], weights
+
+    def _draw(self, advantages: Tensor, beta: float) -> tuple[Tensor, Tensor | None]:
         if not self._prio:
             while len(self._queue) < self._segments:
                 one_pass = torch.randperm(advantages.shape[1], generator=self.generator)

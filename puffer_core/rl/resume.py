@@ -24,6 +24,7 @@ from puffer_core.policies.module import module_name
 from puffer_core.rl import checkpoint, global_random, rank_state
 from puffer_core.rl.checkpoint import Checkpoint
 from puffer_core.rl.means import Means
+from puffer_core.rl.pool import Pool
 from puffer_core.rl.streams import derive, environment_seed, generator
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def capture(trainer: PuffeRL) -> Checkpoint:
     arrays |= {f"generator.{name}": source.get_state() for name, source in _generators(trainer).items()}
     arrays |= {f"global.{name}": array for name, array in global_random.capture(trainer.rollout.values.device).items()}
     arrays |= {f"env.{name}": _tensor(blob) for name, blob in (saved or {}).items()}
+    pool = None if trainer.selfplay is None else trainer.selfplay.pool
+    arrays |= {} if pool is None else {f"pool.{name}": tensor for name, tensor in pool.weights().items()}
     state = {
         **{name: getattr(trainer, name) for name in COUNTERS},
         **_layout(trainer),
@@ -58,6 +61,7 @@ def capture(trainer: PuffeRL) -> Checkpoint:
         "optimizer": {"name": trainer.config.train.optimizer, "steps": trainer.optimizer.steps},
         "has_environments": saved is not None,
         "means": {"environment": trainer.environment.state(), "losses": trainer.losses.state()},
+        **({} if pool is None else {"selfplay": pool.state()}),
     }
     return Checkpoint(checkpoint.plain(trainer.policy).state_dict(), arrays, state)
 
@@ -72,8 +76,11 @@ def load(trainer: PuffeRL, path: Path) -> tuple[str, ...]:
     content, lost = _read(trainer, path)
     state = content.state
     environment, losses = _require_fit(trainer, content, path)
+    pool = _pool(trainer, content, path)
     lost += _restore_environments(trainer, content) if state["is_started"] else []
     checkpoint.load_model(trainer.policy, content.model, path)
+    if trainer.selfplay is not None and pool is not None:
+        trainer.selfplay.pool = pool
     trainer.optimizer.load_state_dict(content.section("optimizer"), state["optimizer"]["steps"])
     for name, source in _generators(trainer).items():
         source.set_state(content.section("generator")[name])
@@ -142,6 +149,17 @@ def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Mea
     return environment, losses
 
 
+def _pool(trainer: PuffeRL, content: Checkpoint, path: Path) -> Pool | None:
+    """Return the opponents that a checkpoint holds; None without self-play."""
+    if trainer.selfplay is None:
+        return None
+    try:
+        state, weights = content.state["selfplay"], content.section("pool")
+        return trainer.selfplay.pool.restored(state, weights, checkpoint.plain(trainer.policy), path)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"the checkpoint {path} is damaged: {error!r} of the pool of self-play") from error
+
+
 def _require_length(trainer: PuffeRL, state: Mapping[str, Any], path: Path) -> None:
     """Check that the run has as many epochs as when it was saved, unless somebody has decided about its schedules."""
     there, here = state["total_epochs"], trainer.total_epochs
@@ -172,7 +190,8 @@ def _restore_environments(trainer: PuffeRL, content: Checkpoint) -> list[str]:
 
 
 def _generators(trainer: PuffeRL) -> dict[str, torch.Generator]:
-    return {"actions": trainer.rollout.generator, "replay": trainer.replay.generator}
+    own = {"actions": trainer.rollout.generator, "replay": trainer.replay.generator}
+    return own if trainer.selfplay is None else {**own, "opponents": trainer.selfplay.generator}
 
 
 def _tensor(blob: bytes) -> Tensor:

@@ -25,6 +25,7 @@ from puffer_core.rl.clock import PhaseClock
 from puffer_core.rl.threads import Threads
 
 if TYPE_CHECKING:
+    from puffer_core.rl.selfplay import SelfPlay
     from puffer_core.vector.base import Vector
 
 At: TypeAlias = int | tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -56,6 +57,7 @@ class Rollout:
         reward_clip: Clip stored rewards to plus or minus this; 0 is off.
         reset_state: Start every rollout from state 0.
         threads: Splits the operations of acting.
+        selfplay: Acts for the rows of opponents; None where the policy acts for all.
 
     Attributes:
         first_new: Column of the first arrival that the last rollout has received: 0 after a start, then 1, since
@@ -75,12 +77,13 @@ class Rollout:
         reset_state: bool = False,
         clock: PhaseClock | None = None,
         threads: Threads | None = None,
+        selfplay: SelfPlay | None = None,
     ) -> None:
         rows, layout, columns = vector.num_agents, policy.layout, (horizon + 1, vector.num_agents)
         self._vector, self._policy, self.generator = vector, policy, generator
         self._device, self._reward_clip, self._reset_state = device, reward_clip, reset_state
         self._clock, self._threads = clock or PhaseClock(), threads or Threads(1)
-        self.horizon, self.rows = horizon, rows
+        self.horizon, self.rows, self._selfplay = horizon, rows, selfplay
         row = torch.from_numpy(vector.observations[:1])
         self.observations = torch.zeros(*columns, *row.shape[1:], dtype=row.dtype, device=storage)
         self.actions = torch.zeros(horizon, rows, *layout.shape, dtype=layout.dtype, device=device)
@@ -101,6 +104,8 @@ class Rollout:
     def start(self, seed: int) -> None:
         """Reset the environments; the first observations wait in the last column, as if carried."""
         self._vector.async_reset(seed)
+        if self._selfplay is not None:
+            self._selfplay.start()
         self.state.zero_()
         self.alive[:] = True
         self._receive_first()
@@ -133,7 +138,8 @@ class Rollout:
         logprobs = self._policy.layout.log_prob(logits, actions, mask, self._policy.logstd)
         self.logprobs.copy_(logprobs.view_as(self.logprobs))
         self._clock.mark("sample")
-        return int(self.alive[:-1].sum())
+        learning = self.alive[:-1] if self._selfplay is None else self.alive[:-1, ~self._selfplay.is_frozen]
+        return int(learning.sum())
 
     def _step(self, noise: Tensor) -> None:
         """Take H steps with every row, and fill the columns with what they bring."""
@@ -150,6 +156,7 @@ class Rollout:
             self._store(t + 1, t)
             self._clock.mark("copy")
             self._bootstrap_truncated(t + 1, t)
+            self._change_opponents()
 
     def _refuse_actions(self, actions: Tensor, error: EnvError) -> None:
         """Raise the cause where an environment was refused actions that the policy diverged to."""
@@ -179,13 +186,28 @@ class Rollout:
         state = self._zeroed(self.state if rows is None else self.state.index_select(1, rows), at)
         with self._threads:
             observations = self.observations[at].to(self._device)
-            logits, self.values[at], state = self._policy.forward_eval(observations, state)
+            if self._selfplay is None:
+                logits, self.values[at], state = self._policy.forward_eval(observations, state)
+            else:
+                logits, self.values[at], state = self._selfplay.forward_eval(observations, state, self._rows(at))
         self.state = state if rows is None else self.state.index_copy_(1, rows, state)
         self._clock.mark("forward")
         mask = None if self.action_masks is None else self.action_masks[at]
-        actions = self._policy.layout.sample(logits, noise[at], mask, self._policy.logstd)
+        if self._selfplay is None:
+            actions = self._policy.layout.sample(logits, noise[at], mask, self._policy.logstd)
+        else:
+            actions = self._selfplay.sample(logits, noise[at], mask, self._rows(at))
         self.logits[at], self.actions[at] = logits, actions
         return actions
+
+    def _rows(self, at: At) -> NDArray[np.int64]:
+        return np.arange(self.rows) if isinstance(at, int) else at[1]
+
+    def _change_opponents(self) -> None:
+        """Count the games that ended with the batch just stored; new opponents remember nothing."""
+        if self._selfplay is not None:
+            changed = torch.from_numpy(self._selfplay.arrived(self._vector.agent_ids))
+            self.state.index_fill_(1, changed.to(self._device), 0.0)
 
     def _copy_actions(self, actions: Tensor, out: NDArray[np.generic]) -> None:
         """Write drawn actions as the environments take them."""
@@ -224,7 +246,12 @@ class Rollout:
         truncated = self.truncations[at]
         if not truncated.any():
             return
-        found = np.flatnonzero(truncated & ~self.terminals[at] & self.alive[before])
+        cut = truncated & ~self.terminals[at] & self.alive[before]
+        if self._selfplay is not None:
+            cut &= ~self._selfplay.is_frozen[self._rows(at)]
+        found = np.flatnonzero(cut)
+        if not len(found):
+            return
         column, rows = (at, found) if isinstance(at, int) else (at[0][found], at[1][found])
         indices = torch.from_numpy(rows).to(self._device)
         observations = torch.from_numpy(self._vector.final_observations[found]).to(self._device)
@@ -243,6 +270,8 @@ class Rollout:
         """Return the last arrival and the state before it: all that the next rollout takes over."""
         arrays = {name: torch.from_numpy(array[-1]) for name, array in self._flags().items()}
         arrays |= {"observations": self.observations[-1], "state": self.state}
+        if self._selfplay is not None:
+            arrays["players"] = torch.from_numpy(self._selfplay.player)
         return arrays if self.action_masks is None else arrays | {"action_masks": self.action_masks[-1]}
 
     def set_carry(self, arrays: Mapping[str, Tensor]) -> None:
@@ -300,6 +329,8 @@ class Rollout:
     def received(self) -> Tensor:
         """Return (n, *shape), the observations of live agents that this rollout has received, each once."""
         observations, alive = self.observations[self.first_new :], self.alive[self.first_new :]
+        if self._selfplay is not None:
+            alive = alive & ~self._selfplay.is_frozen
         if alive.all():
             return observations.flatten(0, 1)
         return observations[torch.from_numpy(alive).to(observations.device)]

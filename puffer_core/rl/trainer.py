@@ -27,6 +27,7 @@ from puffer_core.rl.clock import PHASES, PhaseClock
 from puffer_core.rl.diagnosis import explained_variance
 from puffer_core.rl.loss import TERMS, Coefficients, Targets, ppo_loss
 from puffer_core.rl.means import Means
+from puffer_core.rl.network import network
 from puffer_core.rl.optim import make_optimizer
 from puffer_core.rl.partial import PartialRollout
 from puffer_core.rl.rank_means import count_over, over
@@ -34,8 +35,9 @@ from puffer_core.rl.ranks import Ranks
 from puffer_core.rl.replay import ALONE, Replay, normalize
 from puffer_core.rl.rollout import Rollout
 from puffer_core.rl.schedule import Rates, rates_at, schedule_epochs
+from puffer_core.rl.selfplay import SelfPlay
 from puffer_core.rl.streams import environment_seed, generator
-from puffer_core.rl.threads import OneThreadPerOperation, Threads
+from puffer_core.rl.threads import OneThreadPerOperation, threads_for
 from puffer_core.scores import score_of
 
 if TYPE_CHECKING:
@@ -58,10 +60,11 @@ class PuffeRL:
         ranks: The processes that train this policy together; each has environments and minibatches of its own.
 
     Attributes:
-        global_step: Agent-steps of all ranks so far; those of absent agents don't count.
+        global_step: Agent-steps of all ranks so far; those of absent agents, and of opponents, don't count.
         epoch: Rollouts learnt from so far, of `total_epochs`.
         gradient_steps: Updates so far.
         skipped_updates: Minibatches without a live step: they make no update.
+        selfplay: The opponents, None without self-play.
     """
 
     def __init__(
@@ -82,12 +85,17 @@ class PuffeRL:
             ranks.broadcast_(tensor)
         self.global_step = self.epoch = self.gradient_steps = 0
         self.total_epochs, self.schedule_epochs = plan.epochs, schedule_epochs(train, plan)
-        self._clock, self._threads = PhaseClock(), Threads(threads)
+        self._clock, self._network = PhaseClock(), network(policy, train, place)
+        is_plain = self._network is policy and not train.compile
+        largest = min(plan.minibatch_size, train.max_minibatch_size)
+        self._threads = threads_for(policy, largest, threads, is_plain=is_plain)
         self.optimizer = make_optimizer(policy, train)
+        meets = config.selfplay.enabled and config.selfplay.share > 0
+        self.selfplay = SelfPlay(config, vector, policy, place, ranks) if meets else None
         kind = PartialRollout if vector.agents_per_batch < vector.num_agents else Rollout
         self.rollout = kind(
             vector,
-            policy,
+            self._network,
             plan.horizon,
             generator(config.base.seed, "actions", ranks.rank),
             device=place,
@@ -95,7 +103,8 @@ class PuffeRL:
             reward_clip=train.reward_clip,
             reset_state=train.reset_state,
             clock=self._clock,
-            threads=Threads(threads),
+            threads=threads_for(policy, vector.agents_per_batch, threads, is_plain=is_plain),
+            selfplay=self.selfplay,
         )
         # A minibatch above the limit goes through the network in parts; its gradient is their sum.
         segments, most = plan.minibatch_size // plan.horizon, max(1, train.max_minibatch_size // plan.horizon)
@@ -105,6 +114,7 @@ class PuffeRL:
             prio=train.prio,
             alpha=train.prio_alpha,
             generator=generator(config.base.seed, "replay", ranks.rank),
+            candidates=None if self.selfplay is None else self.selfplay.learners,
         )
         self.skipped_updates = 0
         self.is_started = False
@@ -130,10 +140,14 @@ class PuffeRL:
         if not self.is_started:
             self.rollout.start(environment_seed(self.config.base.seed))
             self.is_started = True
+        if self.selfplay is not None:
+            self.selfplay.draw()
         live = self.rollout.collect()
         self.rollout.check(self.global_step)
         self.global_step += int(self.ranks.total(live))
         logged = self.vector.drain_log()
+        if self.selfplay is not None:
+            logged = self.selfplay.take_log(logged)
         if logged:
             count = logged.pop("n", 1.0)
             self.environment.add(logged, count)
@@ -165,17 +179,27 @@ class PuffeRL:
             self._clock.mark("advantage")
             rows, weights = self.replay.next_rows(estimate, rates.prio_beta)
             losses.add(self._update(rows, weights, estimate.index_select(1, rows), rates), 1.0)
-        losses.add({"explained_variance": explained_variance(estimate, rollout.values[:-1], folded.live)}, 1.0)
+        losses.add({"explained_variance": self._explained_variance(estimate, folded.live)}, 1.0)
         normalizer = getattr(checkpoint.plain(self.policy), "normalizer", None)
         if isinstance(normalizer, Normalizer):
             # Only now: until here, training had to see what acting saw.
             count_over(self.ranks, normalizer, rollout.received())
         self.epoch += 1
+        if self.selfplay is not None:
+            self.selfplay.end_epoch(self.epoch, self.global_step)
         self._is_collected = False
         means = losses.take("")
         self.losses.add(means, 1.0)
         self._clock.mark("misc")
         return means
+
+    def _explained_variance(self, advantage: Tensor, live: Tensor | None) -> float:
+        values = self.rollout.values[:-1]
+        if self.selfplay is not None:
+            learners = self.selfplay.learners
+            advantage, values = advantage.index_select(1, learners), values.index_select(1, learners)
+            live = None if live is None else live.index_select(1, learners)
+        return explained_variance(advantage, values, live)
 
     def _update(self, rows: Tensor, weights: Tensor | None, advantage: Tensor, rates: Rates) -> dict[str, float]:
         """Make one gradient step on the drawn rows, (S,), with their advantages, (H, S); return its losses."""
@@ -217,7 +241,7 @@ class PuffeRL:
             count=count,
         )
         self._clock.mark("replay")
-        logits, values = policy(segments.observations, segments.state, segments.resets)
+        logits, values = self._network(segments.observations, segments.state, segments.resets)
         loss, terms, ratio = ppo_loss(logits, values, policy.logstd, policy.layout, targets, coefs)
         if not self.gradient_steps and module_name(policy):
             self._compare_start(ratio)
@@ -266,6 +290,7 @@ class PuffeRL:
             "train/prio_beta": rates.prio_beta,
             "train/gradient_steps": self.gradient_steps,
             "train/skipped_updates": self.skipped_updates,
+            **({} if self.selfplay is None else self.selfplay.pool.metrics()),
         }
         if episodes:
             metrics["env/n"] = episodes
