@@ -37,8 +37,9 @@ class SelfPlay:
     Args:
         config: Decides everything but the counts.
         vector: The environments.
-        policy: The learner's network; its first copy is the first opponent.
-        device: Where it is.
+        policy: What the learner learns; its copies are the opponents, which act in float32.
+        network: What the learner acts with.
+        device: Where they are.
         ranks: Processes that share the pool; each draws opponents of its own.
 
     Attributes:
@@ -47,10 +48,13 @@ class SelfPlay:
         generator: Draws the opponents.
     """
 
-    def __init__(self, config: Config, vector: Vector, policy: Policy, device: torch.device, ranks: Ranks) -> None:
+    def __init__(
+        self, config: Config, vector: Vector, policy: Policy, network: Any, device: torch.device, ranks: Ranks
+    ) -> None:
         if vector.agents_per_env < 2:
             raise OptionError(f"selfplay.enabled: {vector.name} has one agent, so nobody could be met")
-        self._vector, self._policy, self._ranks, self._interval = vector, policy, ranks, config.selfplay.interval
+        self._vector, self._policy, self._network, self._ranks = vector, policy, network, ranks
+        self._interval = config.selfplay.interval
         self.is_frozen = frozen_rows(config.selfplay, vector.num_agents, vector.agents_per_env)
         self.learners = torch.from_numpy(np.flatnonzero(~self.is_frozen)).to(device)
         self.player: Rows = np.where(self.is_frozen, NOBODY, LEARNER).astype(np.int64)
@@ -148,7 +152,7 @@ class SelfPlay:
             agents = {"agents": self._agents(rows, chosen)} if getattr(policy, "needs_agents", False) else {}
             own = observations.index_select(0, chosen), state.index_select(1, chosen)
             logits, values, after = policy.forward_eval(*own, **agents)
-            parts.append((logits, values if policy is self._policy else torch.zeros_like(values), after))
+            parts.append((logits, values if policy is self._network else torch.zeros_like(values), after))
         places = torch.argsort(torch.cat([chosen for _, chosen in groups]))
         logits, values, after = (torch.cat(part, int(part[0].ndim == 3)) for part in zip(*parts, strict=True))
         return logits.index_select(0, places), values.index_select(0, places), after.index_select(1, places)
@@ -173,7 +177,7 @@ class SelfPlay:
         players = self.player[rows]
         return [
             (
-                self._policy if step == LEARNER else self.pool.policy(step),
+                self._network if step == LEARNER else self.pool.policy(step),
                 torch.from_numpy(np.flatnonzero(players == step)).to(device),
             )
             for step in np.unique(players).tolist()

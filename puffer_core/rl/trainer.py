@@ -91,7 +91,7 @@ class PuffeRL:
         self._threads = threads_for(policy, largest, threads, is_plain=is_plain)
         self.optimizer = make_optimizer(policy, train)
         meets = config.selfplay.enabled and config.selfplay.share > 0
-        self.selfplay = SelfPlay(config, vector, policy, place, ranks) if meets else None
+        self.selfplay = SelfPlay(config, vector, policy, self._network, place, ranks) if meets else None
         kind = PartialRollout if vector.agents_per_batch < vector.num_agents else Rollout
         self.rollout = kind(
             vector,
