@@ -15,7 +15,12 @@ class MLPEncoder(nn.Module):
     """One linear layer on the flattened observation; integers are taken as they are, without scaling.
 
     The activation, where the core wants one, follows outside. Every encoder is built with these arguments.
+
+    Attributes:
+        splits_alike: Outputs and gradients have the same bits however many threads compute them.
     """
+
+    splits_alike = True
 
     def __init__(self, observation_space: spaces.Box, width: int, bias: bool, generator: torch.Generator) -> None:
         super().__init__()

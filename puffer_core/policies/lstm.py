@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from puffer_core.policies.init import uniform
+from puffer_core.policies.precision import compute_type, linear, multiply
 
 
 class LSTMLayer(nn.Module):
@@ -39,7 +40,7 @@ class LSTMLayer(nn.Module):
         """Return (output (rows, D), new state) after one step of (rows, D) from ``state``, (rows, 2D)."""
         width = x.shape[1]
         h, c = state.tensor_split((width,), 1)
-        gates = _sigmoids(nn.functional.linear(torch.cat([x, h], 1), self.weight, self.bias), width)
+        gates = _sigmoids(linear(torch.cat([x, h], 1), self.weight, self.bias), width)
         i, f, g, o = gates.chunk(4, 1)
         c = torch.addcmul(f * c - i, i, g, value=2.0)
         h = torch.addcmul(-o, o, torch.sigmoid(2.0 * c), value=2.0)
@@ -104,17 +105,19 @@ class _Segments(torch.autograd.Function):
         starts = _by_step(resets, horizon, segments)
         work.inputs[:, :, :width] = x
         output, h, c = torch.empty_like(work.before), *state.tensor_split((width,), 1)
-        scaled = weight.t()
+        ctx.half, scaled = compute_type(x.device), weight.t()
         for t in range(horizon):
             inputs, before, gates, curve = work.inputs[t], work.before[t], work.gates[t], work.curve[t]
             inputs[:, width:], before[:] = h, c
             if len(starts[t]):
                 inputs[:, width:].index_fill_(0, starts[t], 0.0)
                 before.index_fill_(0, starts[t], 0.0)
-            if bias is None:
-                torch.mm(inputs, scaled, out=gates)
+            if bias is None or ctx.half is not None:
+                multiply(inputs, scaled, ctx.half, out=gates)
             else:
                 torch.addmm(bias, inputs, scaled, out=gates)
+            if bias is not None and ctx.half is not None:
+                gates.add_(bias)
             i, f, g, o = _sigmoids(gates, width).chunk(4, 1)
             g.mul_(2.0).sub_(1.0)
             c = torch.addcmul(torch.mul(f, before, out=output[t]), i, g)
@@ -143,14 +146,14 @@ class _Segments(torch.autograd.Function):
             d_c.addcmul_(d_h, slope[t])
             parts[t, :, 3].mul_(d_h)
             parts[t, :, :3].mul_(d_c[:, None])
-            d_inputs = torch.mm(work.d_gates[t], weight)
+            d_inputs = multiply(work.d_gates[t], weight, ctx.half)
             d_x[t], d_h = d_inputs[:, :width], d_inputs[:, width:]
             d_c.mul_(work.gates[t, :, width : 2 * width])
             if len(ctx.starts[t]):
                 d_h.index_fill_(0, ctx.starts[t], 0.0)
                 d_c.index_fill_(0, ctx.starts[t], 0.0)
         rows = work.d_gates.flatten(0, 1)
-        d_weight = torch.mm(rows.t(), work.inputs.flatten(0, 1))
+        d_weight = multiply(rows.t(), work.inputs.flatten(0, 1), ctx.half)
         d_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
         d_state = torch.cat([d_h, d_c], 1) if ctx.needs_input_grad[3] else None
         ctx.spare.append(work)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from puffer_core.policies.init import uniform
+from puffer_core.policies.precision import compute_type, linear, multiply
 from puffer_core.policies.scan import Recurrence
 
 
@@ -33,7 +34,7 @@ class MinGRULayer(nn.Module):
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return (output, new state) after one step from ``state``; both (rows, D)."""
-        gates = torch.mm(x, self.weight.t())
+        gates = linear(x, self.weight, None)
         hidden = gates[:, : x.shape[1]] + 0.5
         left, update, highway = torch.sigmoid(gates).chunk(3, 1)
         state = torch.lerp(state, torch.maximum(hidden, left), update)
@@ -76,7 +77,8 @@ class _Segments(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, state: Tensor, resets: Tensor, spare: list[_Workspace]) -> Tensor:
         rows, work = x.reshape(-1, x.shape[2]), _take(spare, x)
         h, keep, candidate = work.states[1:].view_as(rows), work.keep.view_as(rows), work.candidate
-        gates = torch.mm(rows, weight.t(), out=work.gates)
+        ctx.half = compute_type(x.device)
+        gates = multiply(rows, weight.t(), ctx.half, out=work.gates)
         torch.add(gates[:, : x.shape[2]], 0.5, out=candidate)
         left, update, highway = gates.sigmoid_().chunk(3, 1)
         torch.maximum(candidate, left, out=candidate)
@@ -116,8 +118,11 @@ class _Segments(torch.autograd.Function):
         candidate.addcmul_(candidate, candidate, value=-1.0)
         torch.mul(torch.maximum(candidate, is_linear, out=scratch), d_h, out=d_hidden)
 
-        d_x.addmm_(work.d_gates, weight)
-        d_weight = torch.mm(work.d_gates.t(), rows)
+        if ctx.half is None:
+            d_x.addmm_(work.d_gates, weight)
+        else:
+            d_x.add_(multiply(work.d_gates, weight, ctx.half))
+        d_weight = multiply(work.d_gates.t(), rows, ctx.half)
         ctx.spare.append(work)
         return d_x.view(shape), d_weight, d_state, None, None
 

@@ -125,6 +125,11 @@ class ModulePolicy(nn.Module):
             hint = "it is called as forward_eval or forward, with (observations, state) or (observations)"
             raise EnvError(msg, hint=hint) from error
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Have `torch.compile` take what the module is called by; names of weights stay."""
+        compiled = [torch.compile(call, *args, **kwargs) for call in self._calls]
+        self._calls = (compiled[0], compiled[1])
+
     def _call(self, kind: int, observations: Tensor, state: Any) -> Any:
         method = self._calls[kind]
         seen = observations if self._native is None else self._native(observations)
@@ -200,6 +205,10 @@ class CoreModule(nn.Module):
         super().train(False)
         return self
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Have `torch.compile` take the encoder; names of weights stay."""
+        self._joined[0].compile(*args, **kwargs)
+
     def initial_state(self, rows: int) -> Tensor:
         """Return the (L, rows, W) state before the first observation."""
         weight: Tensor = self.layers[0].weight  # type: ignore[assignment]
@@ -240,6 +249,9 @@ class _Joined(nn.Module):
         self.nativize = getattr(module, "nativize", False)
         encoder: Any = module.encode_observations
         self._encoder, self._has_state = (encoder,), _takes_state(encoder)  # in a tuple: it may be a module
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        self._encoder = (torch.compile(self._encoder[0], *args, **kwargs),)
 
     def encode(self, observations: Any) -> Tensor:
         (encoder,) = self._encoder

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.plugins import manager, resolve
-from puffer_core.policies.actions import ActionLayout
+from puffer_core.policies.actions import ActionLayout, full_precision
 from puffer_core.policies.choice import choose_encoder
 from puffer_core.policies.init import uniform
 from puffer_core.policies.lstm import LSTMLayer
 from puffer_core.policies.mingru import MinGRULayer
 from puffer_core.policies.normalizer import Normalizer, make_normalizer
+from puffer_core.policies.precision import linear, multiply
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": nn.functional.gelu}
 STATE_WIDTHS = {"mingru": 1, "lstm": 2}
@@ -98,9 +99,13 @@ class Policy(nn.Module):
             x = layer(x, entering, indices)
         return self.decoder(x.view(horizon * segments, self.width))  # type: ignore[no-any-return]
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Have `torch.compile` take the encoder; the other passes are written by hand. Names of weights stay."""
+        self.encoder.compile(*args, **kwargs)
+
     def _encode(self, observations: Tensor) -> Tensor:
         x: Tensor = self.encoder(observations if self.normalizer is None else self.normalizer(observations))
-        return x
+        return full_precision(x)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         x = self.activation(x)
@@ -127,7 +132,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return W x + b for each row."""
-        return nn.functional.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 class Decoder(nn.Module):
@@ -153,9 +158,9 @@ def _few_rows_times(rows: Tensor, matrix: Tensor) -> Tensor:
     Up to a dozen rows that are no multiple of four go another way in MKL on one thread than on two; zeros fill them up.
     """
     count = len(rows)
-    if not 4 < count < 12 or count == 8:
-        return torch.mm(rows, matrix)
-    return torch.mm(nn.functional.pad(rows, (0, 0, 0, -count % 4)), matrix)[:count]
+    if 4 < count < 12 and count != 8:
+        return multiply(nn.functional.pad(rows, (0, 0, 0, -count % 4)), matrix)[:count]
+    return multiply(rows, matrix)
 
 
 def _decode(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:

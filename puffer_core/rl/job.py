@@ -12,6 +12,7 @@ from puffer_core.policies import ActionLayout, make_policy
 from puffer_core.policies.choice import choose_encoder
 from puffer_core.policies.module import adapt_to
 from puffer_core.rl import ranks
+from puffer_core.rl.network import COMPILERS, lacks_compiler
 from puffer_core.rl.streams import generator
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.vector import open_vector
@@ -26,16 +27,25 @@ if TYPE_CHECKING:
 def supports(job: Job) -> str | None:
     """Return None if this trainer can do ``job``, else the reason why not."""
     train = job.config.train
-    if train.precision != "float32":
-        return f"train.precision={train.precision}: it computes in float32"
-    if train.compile:
-        return "train.compile: the built-in networks have hand-written passes that torch.compile can't take"
     if reason := _lacks(job.device):
         return f"train.device={shortened(job.device)}: {reason}"
+    if train.precision != "float32" and torch.device(job.device).type not in ("cpu", "cuda"):
+        return f"train.precision={train.precision}: on {job.device} it computes in float32"
+    if train.compile and (reason := _compiles_nothing(job)):
+        return f"train.compile: {reason}"
     try:
         ActionLayout.from_space(job.action_space, job.config.policy.box)
     except (EnvError, OptionError) as error:
         return str(error)
+    return None
+
+
+def _compiles_nothing(job: Job) -> str | None:
+    """Return why `torch.compile` would be of no use, or None."""
+    if job.policy is None and choose_encoder(job.config.policy, job.observation_space).name == "mlp":
+        return "the network `mlp` has nothing to compile, its passes are written by hand"
+    if torch.device(job.device).type == "cpu" and lacks_compiler():
+        return f"torch.compile needs a C++ compiler, and neither $CXX nor {', '.join(COMPILERS)} is on PATH"
     return None
 
 

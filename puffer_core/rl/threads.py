@@ -4,8 +4,9 @@ On idle cores two threads learn 1.4 times as fast as one. But threads that share
 it, and those that wait there spin: as soon as another program wants a core, two threads are ten times slower than one.
 So the work is timed, the count that was fastest lately is used, and the other one is tried now and then.
 
-Matrix products and elementwise operations give the same bits for any count, so the clock decides how fast, not what.
-Sums of a whole array to one number do not: those stay outside.
+Matrix products and elementwise operations of the built-in networks give the same bits for any count, so the clock
+decides how fast, not what. Sums of a whole array to one number do not: those stay outside. Nor do the gradients of
+convolutions: see `threads_for`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import time
 from contextlib import ContextDecorator
 
 import torch
+from torch import nn
 
+SMALL = 2**22
+"""Weights times rows of a pass: below, it is not worth splitting."""
 FIRST_TRIALS = 3
 """Timings of each count to begin with."""
 SHORTEST_WAIT, LONGEST_WAIT = 16, 1024
@@ -28,12 +32,13 @@ class Threads:
 
     Args:
         most: The count that competes with one thread.
+        is_timed: Let the clock choose; otherwise it is always ``most``.
     """
 
-    def __init__(self, most: int) -> None:
-        self._counts = (1, most) if most > 1 else (1,)
+    def __init__(self, most: int, *, is_timed: bool = True) -> None:
+        self._counts = (1, most) if most > 1 and is_timed else (most,)
         self._seconds: dict[int, float] = {}
-        self._trials = [count for count in self._counts for _ in range(FIRST_TRIALS)] if most > 1 else []
+        self._trials = [count for count in self._counts for _ in range(FIRST_TRIALS)] if len(self._counts) > 1 else []
         self._best, self._now = most, 1
         self._wait = self._left = SHORTEST_WAIT
 
@@ -71,6 +76,27 @@ class Threads:
         fastest = min(self._counts, key=lambda count: self._seconds[count])
         self._wait = min(2 * self._wait, LONGEST_WAIT) if fastest == self._best else SHORTEST_WAIT
         self._best, self._left = fastest, self._wait
+
+
+def threads_for(network: nn.Module, rows: int, most: int, *, is_plain: bool = True) -> Threads:
+    """Return how passes of a network over so many rows are split over at most ``most`` threads.
+
+    The clock chooses where the bits are known to be the same for any count: for an encoder that says ``splits_alike``.
+    Gradients of convolutions, of a user's network, compiled or in bfloat16 may be sums in another order on two threads
+    than on one: their count depends on nothing but sizes, so that a seed gives the same run.
+
+    Args:
+        network: The policy.
+        rows: Of one pass.
+        most: Threads.
+        is_plain: It computes in float32, and is not compiled.
+    """
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    has_pictures = any(weight.ndim > 2 for weight in weights)
+    if most == 1 or (not has_pictures and rows * sum(weight.numel() for weight in weights) < SMALL):
+        return Threads(1)
+    encoder = getattr(network, "encoder", None)
+    return Threads(most, is_timed=is_plain and getattr(encoder, "splits_alike", False))
 
 
 class OneThreadPerOperation(ContextDecorator):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from fakes import Guess, run
 from gymnasium import spaces
@@ -44,8 +45,7 @@ def test_torch_supports_the_job() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"train": {"precision": "bfloat16"}}, "precision=bfloat16"),
-        ({"train": {"compile": True}}, "compile"),
+        ({"train": {"compile": True}}, "train.compile: the network `mlp` has nothing to compile"),
         ({"device": "foo"}, "train.device=foo: torch knows no such device"),
         ({"device": "cuda:x"}, "knows no such device"),
         ({"device": "meta"}, "can't compute on it"),
@@ -56,6 +56,24 @@ def test_torch_says_what_it_does_not_support(changes: dict[str, Any], reason: st
     found = rl.supports(a_job(**changes))
     assert found is not None
     assert reason in found
+
+
+def test_torch_says_that_a_compiler_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = {
+        "observation_space": spaces.Box(0, 255, (36, 36, 1), np.uint8),
+        "policy": "cnn",
+        "train": {"compile": True},
+    }
+    assert rl.supports(a_job(**pictures)) is None
+    monkeypatch.setattr("puffer_core.rl.job.lacks_compiler", lambda: True)
+    found = rl.supports(a_job(**pictures))
+    assert found is not None
+    assert "needs a C++ compiler, and neither $CXX nor g++, c++, clang++ is on PATH" in found
+
+
+@pytest.mark.parametrize("changes", [{"precision": "bfloat16"}])
+def test_torch_supports_options_of_speed(changes: dict[str, Any]) -> None:
+    assert rl.supports(a_job(train=changes)) is None
 
 
 @pytest.mark.parametrize(("count", "reason"), [(0, "no GPU"), (2, "torch finds 2 GPUs")])
