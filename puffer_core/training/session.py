@@ -193,7 +193,9 @@ class Session:
     def snapshot(self) -> Snapshot:
         """Return this moment for the console."""
         job, row = self.prepared.job, self._row
-        parts = {prefix: _part(row, prefix) for prefix in ("perf/", "loss/", "env/")}
+        parts = {prefix: _part(row, prefix) for prefix in ("perf/", "loss/", "env/", "selfplay/")}
+        # Those against single opponents end with their place in the pool.
+        strength = {name: value for name, value in parts["selfplay/"].items() if not name[-1].isdigit()}
         return Snapshot(
             title=job.env_name,
             subtitle=f"{self.prepared.trainer.name} · {job.device} · {self.directory.id}",
@@ -206,7 +208,7 @@ class Session:
             scores=tuple(self._scores),
             phases=parts["perf/"],
             losses=parts["loss/"],
-            environment=parts["env/"],
+            environment=parts["env/"] | strength,
         )
 
     def _finish_epoch(self, metrics: Mapping[str, float]) -> None:

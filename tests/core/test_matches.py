@@ -98,7 +98,7 @@ def test_one_agent_has_nobody_to_meet(tmp_path: Path) -> None:
     alone = EnvSpec("fake/match", make="fakes_env:Match")
     options = {name: text for name, text in SMALL.items() if not name.startswith("selfplay")}
     done = train(alone, options={**options, "train.total_timesteps": "512", "runs_dir": str(tmp_path)})
-    with pytest.raises(OptionError, match="fake/match has one agent here: two policies need an environment with at least two"):
+    with pytest.raises(OptionError, match="has one agent here: two policies need an environment with at least two"):
         evaluate(alone, load=done["run_dir"], versus="random", episodes=2)
 
 
