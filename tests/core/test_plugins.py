@@ -58,7 +58,7 @@ def test_core_is_its_own_first_plugin() -> None:
     assert core.backends.names() == ["multiprocessing", "native", "ray", "serial"]
     assert core.trainers.names() == ["torch"]
     assert core.policies.names() == POLICIES
-    assert core.loggers.names() == ["jsonl"]
+    assert core.loggers.names() == ["jsonl", "neptune", "tensorboard", "wandb"]
     assert core.sweepers.names() == []
 
 

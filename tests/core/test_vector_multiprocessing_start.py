@@ -156,7 +156,7 @@ def test_a_script_ends_with_its_own_status_and_leaves_nothing(tmp_path, how):
     assert process.returncode == status
     assert err.count("Traceback") == bool(words)
     assert words in err
-    assert gone([int(pid) for pid in out.split()], 0.5)
+    assert gone([int(pid) for pid in out.split()], 5.0)
     assert set(Path("/dev/shm").iterdir()) == before
 
 
@@ -186,7 +186,7 @@ def test_signals_to_a_script_leave_nothing(tmp_path, how):
     assert len(pids) == 2
     time.sleep(0.2)
     os.killpg(process.pid, number) if to_group else os.kill(process.pid, number)
-    assert gone([process.pid, *pids], 1.0)
+    assert gone([process.pid, *pids], 5.0)
     _, err = process.communicate(timeout=10)
     assert process.returncode == -number
     assert err.count("Traceback") == (number == signal.SIGINT)

@@ -324,7 +324,7 @@ def test_resumed_training_behind_wrappers_equals_the_uninterrupted_one(tmp_path:
     expected = run(uninterrupted, 8)
     run(first, 4)
     first.save(tmp_path / "c")
-    assert second.load(tmp_path / "c") is True
+    assert second.load(tmp_path / "c") == ()
     assert timeless(run(second, 4)) == timeless(expected[4:])
     assert all((a == b).all() for a, b in zip(whole(second).values(), whole(uninterrupted).values(), strict=True))
 
