@@ -66,10 +66,16 @@ class Pool:
         self.leaving: list[Opponent] = []
 
     def add(self, policy: nn.Module, step: int) -> None:
-        """Copy the learner as it is; where the pool is full, the oldest opponent leaves."""
+        """Copy the learner as it is; where the pool is full, an opponent leaves whose neighbours are closest in time.
+
+        The first and the newest stay, so that those between them come to span the whole run: what the learner has
+        once learnt to beat is not forgotten.
+        """
         self.opponents.append(Opponent(step, _frozen(policy), self.rating))
         if len(self.opponents) > self._config.opponents:
-            self.leaving.append(self.opponents.pop(0))
+            steps = [opponent.step for opponent in self.opponents]
+            between = range(1, len(steps) - 1)
+            self.leaving.append(self.opponents.pop(min(between, key=lambda i: steps[i + 1] - steps[i - 1], default=0)))
 
     def policy(self, step: int) -> Any:
         """Return the network of an opponent."""

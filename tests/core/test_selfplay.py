@@ -235,13 +235,22 @@ def share_of_draws(pool: Pool) -> list[float]:
     return [drawn.count(opponent.step) / len(drawn) for opponent in pool.opponents]
 
 
-def test_copies_are_frozen_and_the_oldest_leaves() -> None:
+def test_copies_are_frozen_and_the_pool_spans_the_run() -> None:
     pool = filled(size=6)
-    assert [opponent.step for opponent in pool.opponents] == [2, 3, 4, 5]
-    assert [opponent.step for opponent in pool.leaving] == [0, 1]
+    assert [opponent.step for opponent in pool.opponents] == [0, 2, 4, 5]
+    assert [opponent.step for opponent in pool.leaving] == [1, 3]
     pool.forget_but([1, 5])
     assert [opponent.step for opponent in pool.leaving] == [1]
     assert not any(p.requires_grad for p in pool.policy(1).parameters())
+    gaps = np.diff([opponent.step for opponent in filled(size=400).opponents])
+    assert gaps.max() <= 4 * gaps[:-1].min()
+
+
+def test_a_pool_of_one_holds_the_newest() -> None:
+    pool = Pool(SelfPlayConfig(enabled=True, opponents=1))
+    for step in range(3):
+        pool.add(torch.nn.Linear(1, 1), step)
+    assert [opponent.step for opponent in pool.opponents] == [2]
 
 
 def test_recent_opponents_are_drawn_twice_as_often_as_the_next_older() -> None:
