@@ -180,7 +180,7 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Compute type of the network; losses, values and log-probabilities are always float32."""
     compile: bool = False
-    """Compile the policy with ``torch.compile`` (torch)."""
+    """Compile encoders other than ``mlp``, and your networks, with ``torch.compile``; a CPU needs a C++ compiler."""
     cpu_offload: bool = False
     """Keep rollouts in main memory and move each minibatch to the device (torch)."""
     checkpoint_seconds: NonNegative = 0.0
@@ -198,7 +198,7 @@ class SelfPlayConfig:
     interval: Count = 20
     """Epochs after which a copy of the learner joins the pool; the untrained one is its first."""
     opponents: Annotated[int, Range(1, 1000)] = 8
-    """Largest size of the pool; when it is full, the oldest leaves."""
+    """Largest size of the pool; one too many leaves where they are closest in time, never the untrained one."""
     concurrent: Annotated[int, Range(1, 1000)] = 2
     """Opponents drawn for each epoch; every one more is a forward pass more per step."""
     sampling: Literal["uniform", "recent", "prioritised"] = "uniform"

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.emulation.spaces import FlatBox
 from puffer_core.errors import EnvError, OptionError, ShapeError
-from puffer_core.policies.actions import ActionLayout
+from puffer_core.policies.actions import ActionLayout, full_precision
 from puffer_core.policies.lstm import LSTMLayer
 from puffer_core.policies.memory import Memory, find_memory
 from puffer_core.policies.mingru import MinGRULayer
@@ -233,7 +233,7 @@ class CoreModule(nn.Module):
 
     def _encode(self, observations: Tensor) -> Tensor:
         seen = observations if self._native is None else self._native(observations)
-        return self._joined[0].encode(seen)
+        return full_precision(self._joined[0].encode(seen))
 
     def _decode(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         output = read_output(self.module.decode_actions(hidden), self.layout, self.name)  # type: ignore[operator]

@@ -5,7 +5,7 @@ gradients; "product" is the one matrix product of n x 2D by 2D x 4D that each of
 and backward of whole segments; torch's can't zero the state inside them. Every number is the median of interleaved
 runs, in microseconds of CPU time of one thread.
 
-    python tests/benchmarks/bench_policies.py [--width 128] [--runs 9] [--json]
+    python tests/benchmarks/bench_policies.py [--width 128] [--runs 9] [--json] [--speed-options]
 """
 
 from __future__ import annotations
@@ -101,17 +101,49 @@ def encoders(width: int, runs: int) -> dict[str, float]:
     return medians(calls, runs)
 
 
+def speed_options(runs: int) -> dict[str, dict[str, float]]:
+    """Return the times of the encoders of pictures as they come, compiled, and in bfloat16; learning and acting."""
+    space = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    pictures = torch.randint(0, 256, (PICTURES // 2, 84, 84, 4), dtype=torch.uint8)
+    found = {}
+    for name in ("cnn", "impala"):
+        learn: dict[str, Callable[[], object]] = {}
+        act: dict[str, Callable[[], object]] = {}
+        for is_compiled, is_half in ((False, False), (True, False), (False, True), (True, True)):
+            encoder = make_policy(PolicyConfig(name=name), space, spaces.Discrete(2), torch.Generator()).encoder
+            if is_compiled:
+                encoder.compile()
+            label = f"{'compiled' if is_compiled else 'plain'}, {'bfloat16' if is_half else 'float32'}"
+            learn[label] = lambda encoder=encoder, is_half=is_half: encode(encoder, pictures, is_half, learn=True)
+            act[label] = lambda encoder=encoder, is_half=is_half: encode(encoder, pictures, is_half, learn=False)
+        found[f"{name}, forward and backward of {len(pictures)} pictures"] = medians(learn, runs)
+        found[f"{name}, forward"] = medians(act, runs)
+    return found
+
+
+def encode(encoder: nn.Module, pictures: Tensor, is_half: bool, *, learn: bool) -> None:
+    """Encode, and if ``learn`` go back."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_half), torch.set_grad_enabled(learn):
+        out: Tensor = encoder(pictures)
+    if learn:
+        torch.autograd.backward(out.float().sum())
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--speed-options", action="store_true", help="Only torch.compile and bfloat16; takes minutes.")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = {f"acting, {n} rows": acting(n, options.width, options.runs) for n in ROWS}
-    found[f"training, {HORIZON} x {SEGMENTS}"] = training(options.width, options.runs)
-    found[f"training, {PICTURES} pictures"] = encoders(options.width, max(3, options.runs // 3))
+    if options.speed_options:
+        found = speed_options(options.runs)
+    else:
+        found = {f"acting, {n} rows": acting(n, options.width, options.runs) for n in ROWS}
+        found[f"training, {HORIZON} x {SEGMENTS}"] = training(options.width, options.runs)
+        found[f"training, {PICTURES} pictures"] = encoders(options.width, max(3, options.runs // 3))
     if options.json:
         print(json.dumps(found))
         return

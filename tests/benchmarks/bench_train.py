@@ -44,6 +44,16 @@ LIKE_ZOO = (
 )
 """Batch, minibatch and passes of rl-zoo3's settings for CartPole-v1; our network, optimiser and the rest as shipped."""
 
+LIKE_SHIPPED = (
+    "--env.num-envs=8",
+    "--train.horizon=32",
+    "--train.minibatch-size=256",
+    "--train.replay-ratio=10",
+    "--policy.normalize-observations=on",
+    "--train.total-timesteps=1000000000",
+)
+"""The batches and network that we ship for CartPole-v1, for the same dynamics in C."""
+
 
 class Contender(ABC):
     """Something that trains, a bit at a time."""
@@ -109,6 +119,7 @@ CONTENDERS: dict[str, Callable[..., Contender]] = {
     "breakout, shipped": partial(Ours, "breakout", "--train.total-timesteps=1000000000"),
     "CartPole-v1, shipped": partial(Ours, "gym/CartPole-v1", "--train.total-timesteps=1000000000"),
     "CartPole-v1, batches of rl-zoo3": partial(Ours, "gym/CartPole-v1", *LIKE_ZOO),
+    "CartPole in C, settings of CartPole-v1": partial(Ours, "cartpole", *LIKE_SHIPPED),
     "CartPole-v1, SB3, rl-zoo3": partial(SB3, "CartPole-v1"),
 }
 

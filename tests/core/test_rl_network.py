@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import ScriptedVector, make_trainer, run
+from fakes_modules import Parts
 from gymnasium import spaces
 from torch import Tensor, nn
 
@@ -74,8 +75,10 @@ def test_a27_in_bfloat16_ratios_before_the_first_update_are_one(core: str) -> No
     assert (ratio - 1.0).abs().max() < 1e-3
 
 
-def test_a27_of_a_users_network() -> None:
-    assert (first_ratios(trainer_of(policy=Plain(), precision="bfloat16")) - 1.0).abs().max() < 1e-3
+@pytest.mark.parametrize(("make", "core"), [(lambda _: Plain(), "none"), (Parts, "mingru"), (Parts, "lstm")])
+def test_a27_of_a_users_network(make: Any, core: str) -> None:
+    ratio = first_ratios(trainer_of(core, policy=make, precision="bfloat16"))
+    assert (ratio - 1.0).abs().max() < 1e-3
 
 
 @pytest.mark.parametrize("core", CORES)
