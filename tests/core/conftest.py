@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,12 @@ from typing import Any
 import pytest
 
 from puffer_core.plugins import PluginManager
+
+
+def pytest_configure() -> None:
+    """Undo what a shell does to its jobs in the background: they, and all that they start, ignore Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Site:
