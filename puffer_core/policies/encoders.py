@@ -17,7 +17,7 @@ class MLPEncoder(nn.Module):
     The activation, where the core wants one, follows outside. Every encoder is built with these arguments.
 
     Attributes:
-        splits_alike: Outputs and gradients have the same bits however many threads compute them.
+        splits_alike: Outputs and gradients have the same bits on any power of two of threads.
     """
 
     splits_alike = True

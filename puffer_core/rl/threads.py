@@ -81,9 +81,10 @@ class Threads:
 def threads_for(network: nn.Module, rows: int, most: int, *, is_plain: bool = True) -> Threads:
     """Return how passes of a network over so many rows are split over at most ``most`` threads.
 
-    The clock chooses where the bits are known to be the same for any count: for an encoder that says ``splits_alike``.
-    Gradients of convolutions, of a user's network, compiled or in bfloat16 may be sums in another order on two threads
-    than on one: their count depends on nothing but sizes, so that a seed gives the same run.
+    The clock chooses where the bits are known to be the same for any power of two: for an encoder that says
+    ``splits_alike``. (On three threads a product of LSTMs of 256 is another.) Gradients of convolutions, of a user's
+    network, compiled or in bfloat16 may be sums in another order on two threads than on one: their count depends on
+    nothing but sizes, so that a seed gives the same run.
 
     Args:
         network: The policy.
@@ -95,8 +96,9 @@ def threads_for(network: nn.Module, rows: int, most: int, *, is_plain: bool = Tr
     has_pictures = any(weight.ndim > 2 for weight in weights)
     if most == 1 or (not has_pictures and rows * sum(weight.numel() for weight in weights) < SMALL):
         return Threads(1)
-    encoder = getattr(network, "encoder", None)
-    return Threads(most, is_timed=is_plain and getattr(encoder, "splits_alike", False))
+    if is_plain and getattr(getattr(network, "encoder", None), "splits_alike", False):
+        return Threads(2 ** (most.bit_length() - 1))
+    return Threads(most, is_timed=False)
 
 
 class OneThreadPerOperation(ContextDecorator):

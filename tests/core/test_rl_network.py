@@ -168,6 +168,8 @@ def test_d01_the_clock_chooses_threads_only_where_bits_are_the_same() -> None:
     mlp = trainer_of().policy
     user = adapt(Plain(), flat, spaces.Discrete(2))
     assert threads_for(mlp, large, 2)._counts == (1, 2)
+    assert threads_for(mlp, large, 3)._counts == (1, 2)
+    assert threads_for(mlp, large, 8)._counts == (1, 8)
     assert threads_for(mlp, large, 2, is_plain=False)._counts == (2,)
     assert threads_for(user, large, 2)._counts == (2,)
     assert threads_for(picture_policy(), 8, 2)._counts == (2,)
@@ -187,6 +189,7 @@ def test_fixed_threads_are_used_and_left() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_a_compiled_network_learns_what_the_plain_one_learns() -> None:
     policies = [Plain(), Plain()]
     trainers = [trainer_of(policy=policy, compile=asked) for policy, asked in zip(policies, (False, True), strict=True)]
