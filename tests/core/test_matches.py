@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fakes_selfplay import Duel
 
+from puffer_core.console import Reporter
 from puffer_core.console.summary import eval_summary
 from puffer_core.errors import OptionError, RunError
 from puffer_core.evaluate import evaluate
@@ -52,6 +53,17 @@ def test_a_run_of_self_play_is_logged(trained: dict[str, Any]) -> None:
     assert row["selfplay/opponents"] == 7
     assert 0.4 < row["selfplay/win_rate"] <= 1.0
     assert {"selfplay/elo", "selfplay/win_rate_0"} <= row.keys()
+
+
+def test_the_console_shows_how_strong_the_learner_is(tmp_path: Path) -> None:
+    class Watching(Reporter):
+        def show(self, snapshot: Any, *, force: bool = False) -> None:
+            self.shown = snapshot()
+
+    console = Watching()
+    train(DUEL, options={**SMALL, "train.total_timesteps": "1536", "runs_dir": str(tmp_path)}, console=console)
+    shown = {name for name in console.shown.environment if name not in ("perf", "score", "episode_length", "n")}
+    assert shown == {"elo", "opponents", "win_rate"}
 
 
 def test_the_trained_agent_beats_the_first_snapshot_from_either_side(trained: dict[str, Any]) -> None:
