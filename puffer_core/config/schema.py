@@ -198,7 +198,7 @@ class SelfPlayConfig:
     interval: Count = 20
     """Epochs after which a copy of the learner joins the pool; the untrained one is its first."""
     opponents: Annotated[int, Range(1, 1000)] = 8
-    """Largest size of the pool; one too many leaves where they are closest in time, never the untrained one."""
+    """Largest size of the pool; beyond it, the one leaves whose neighbours are closest in time."""
     concurrent: Annotated[int, Range(1, 1000)] = 2
     """Opponents drawn for each epoch; every one more is a forward pass more per step."""
     sampling: Literal["uniform", "recent", "prioritised"] = "uniform"
