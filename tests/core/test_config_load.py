@@ -222,7 +222,7 @@ def test_load_names_a_missing_ini_of_a_plugin(package: Path) -> None:
         (["--sweep.train.gama.min", "1"], r"unknown key `sweep.train.gama.min`", "`--train.gamma`"),
     ],
 )
-def test_load_refuses_unknown_options_and_names_the_closest(
+def test_c01_load_refuses_unknown_options_and_names_the_closest(
     alpha: EnvSpec, args: list[str], message: str, hint: str
 ) -> None:
     with pytest.raises(OptionError, match=message) as caught:
@@ -244,7 +244,10 @@ def test_load_refuses_unknown_options_and_names_the_closest(
             ["--vec.num-workers", "0"],
             r"`vec.num_workers` = `0` is out of range: it must be a whole number >= 1 or `auto`",
         ),
-        (["--policy.core", "lstmm"], r"`policy.core` = `lstmm` is not `none`, `mingru` or `lstm`; did you mean `lstm`\?"),
+        (
+            ["--policy.core", "lstmm"],
+            r"`policy.core` = `lstmm` is not `none`, `mingru` or `lstm`; did you mean `lstm`\?",
+        ),
         (["--env.size", "2"], r"`env.size` = `2` is out of range: it must be a whole number >= 3 and <= 99"),
         (["--env.mode", "hrad"], r"`env.mode` = `hrad` is not `easy` or `hard`; did you mean `hard`\?"),
         (["--env.is-slippery=2"], r"`env.is_slippery` = `2` is not a boolean"),
@@ -261,14 +264,14 @@ def test_load_accepts_auto_for_counts_only() -> None:
 
 
 @pytest.mark.parametrize("text", ["False", "false", "0", "no", "off", "OFF"])
-def test_load_turns_booleans_off_by_every_spelling(text: str, tmp_path: Path) -> None:
+def test_c02_load_turns_booleans_off_by_every_spelling(text: str, tmp_path: Path) -> None:
     assert load(None, options=["--train.anneal-lr", text]).train.anneal_lr is False
     assert load(None, options=["--no-train.anneal-lr"]).train.anneal_lr is False
     assert load(None, file=write(tmp_path, f"[train]\nanneal_lr = {text}\n")).train.anneal_lr is False
 
 
 @pytest.mark.parametrize("text", ["1e7", "10_000_000", "10M", "1.0e7"])
-def test_load_reads_large_numbers_alike_from_everywhere(text: str, tmp_path: Path) -> None:
+def test_c03_load_reads_large_numbers_alike_from_everywhere(text: str, tmp_path: Path) -> None:
     path = write(tmp_path, f"[train]\ntotal_timesteps = {text}\n")
     for config in (
         load(None, options=["--train.total-timesteps", text]),
@@ -296,7 +299,7 @@ def test_load_reads_large_numbers_alike_from_everywhere(text: str, tmp_path: Pat
         ("[sweep.train.gama]\nmin = 1\n", r"unknown section \[sweep.train.gama\]", None),
     ],
 )
-def test_load_refuses_typos_in_files_with_their_line(
+def test_c01_load_refuses_typos_in_files_with_their_line(
     alpha: EnvSpec, tmp_path: Path, text: str, message: str, hint: str | None
 ) -> None:
     with pytest.raises(OptionError, match=message) as caught:

@@ -67,7 +67,7 @@ def test_proposed_counts_shrink_with_processes():
     assert plan(config, 1, is_native=True, world_size=4).num_envs * 4 <= plan(config, 1, is_native=True).num_envs
 
 
-def test_no_collective_sits_in_a_branch_for_one_rank():
+def test_x01_no_collective_sits_in_a_branch_for_one_rank():
     files = [*(PACKAGE / "rl").glob("*.py"), *(PACKAGE / "training").glob("*.py")]
     assert not [(file.name, line) for file in files for line in lonely_collectives(file.read_text())]
 
@@ -171,7 +171,7 @@ def test_means_weigh_the_episodes_of_all_ranks():
     assert in_threads(2, work) == [({"score": 0.75}, {"value": 1.5}, 4.0)] * 2
 
 
-def test_ranks_have_equal_weights_and_different_experience(tmp_path):
+def test_x02_ranks_have_equal_weights_and_different_experience(tmp_path):
     codes, errors = end(start(2, tmp_path))
     assert codes == [0, 0], errors
     first, second = reports(tmp_path, 2)
@@ -216,7 +216,7 @@ def test_a_rank_that_fails_ends_all(tmp_path, misdeed, message):
 
 
 @pytest.mark.slow
-def test_three_ranks_of_unequal_speed_end_with_an_evaluation(tmp_path):
+def test_x01_three_ranks_of_unequal_speed_end_with_an_evaluation(tmp_path):
     codes, errors = end(start(3, tmp_path, verb="run", misdeed={"1": "slow"}, options={"eval_episodes": "5"}))
     assert codes == [0, 0, 0], errors
     found = reports(tmp_path, 3)

@@ -355,7 +355,7 @@ def test_mask_that_comes_later_than_the_first_reset_is_refused() -> None:
         step(adapted)
 
 
-def test_rows_of_absent_agents_allow_everything() -> None:
+def test_a16_rows_of_absent_agents_allow_everything() -> None:
     class Leaves(Schedule):
         def reset(self, seed: int | None = None, options: Any = None) -> Any:
             observations, infos = super().reset(seed)

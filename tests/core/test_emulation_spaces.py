@@ -78,7 +78,7 @@ def test_leaves_of_one_dtype_make_a_box_of_it():
         (Dict({"a": Discrete(2)}), (1,)),
     ],
 )
-def test_discrete_observations_are_int32(space, shape):
+def test_a13_discrete_observations_are_int32(space, shape):
     flat = observation_codec(space).space
     assert (flat.shape, flat.dtype) == (shape, np.int32)
 
@@ -462,7 +462,7 @@ def test_float64_bounds_are_kept_although_rows_are_float32():
 
 @PROPERTY
 @given(nested(st.one_of(boxes(), discretes())), st.integers(0, 2**31))
-def test_any_nested_action_comes_back(space, seed):
+def test_a15_any_nested_action_comes_back(space, seed):
     codec = action_codec(space)
     space.seed(seed)
     action = space.sample()

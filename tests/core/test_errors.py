@@ -22,7 +22,7 @@ def test_puffer_error_keeps_message_and_hint_apart() -> None:
 
 
 @pytest.mark.parametrize("kind", [PufferError, *SUBCLASSES])
-def test_errors_cross_a_process_boundary_with_their_hint(kind: type[PufferError]) -> None:
+def test_a23_errors_cross_a_process_boundary_with_their_hint(kind: type[PufferError]) -> None:
     error = pickle.loads(pickle.dumps(kind("message", hint="hint")))
     assert (type(error), str(error), error.hint) == (kind, "message", "hint")
 

@@ -40,7 +40,7 @@ with make(Guess, num_envs=4) as envs:
 """
 
 
-def test_a_kill_at_any_moment_of_a_save_leaves_a_checkpoint_that_loads(tmp_path: Path) -> None:
+def test_k07_a_kill_at_any_moment_of_a_save_leaves_a_checkpoint_that_loads(tmp_path: Path) -> None:
     directory = RunDirectory.create(Config(), "fake/guess", tmp_path)
     words = [sys.executable, "-c", CHILD, str(directory.path), str(KILLS)]
     done = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120)

@@ -21,7 +21,7 @@ BACKENDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("how", ["truncate", "terminate"])
 @pytest.mark.parametrize("name", BACKENDS)
-def test_every_logged_episode_has_its_return_and_length_L04(name: str, how: str) -> None:
+def test_l04_every_logged_episode_has_its_return_and_length(name: str, how: str) -> None:
     backend, options = BACKENDS[name]
     with make_vector(Count, num_envs=4, backend=backend, env_kwargs={"limit": 3, "how": how}, **options) as envs:
         returns, lengths = (envs.log_fields.index(f"episode_{key}") for key in ("return", "length"))

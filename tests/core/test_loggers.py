@@ -111,7 +111,7 @@ def test_jsonl_writes_one_line_per_row(tmp_path: Path) -> None:
     assert rows == [{"step": 64, "env/score": 0.5, "loss/total": None}, {"step": 128, "epoch": 2}]
 
 
-def test_make_loggers_always_has_jsonl_first_and_once(tmp_path: Path) -> None:
+def test_l01_make_loggers_always_has_jsonl_first_and_once(tmp_path: Path) -> None:
     assert list(make_loggers(run_in(tmp_path), print)) == ["jsonl"]
     assert list(make_loggers(run_in(tmp_path, "jsonl", "jsonl"), print)) == ["jsonl"]
 

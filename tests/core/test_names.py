@@ -66,7 +66,7 @@ def test_split_ends_the_family_at_the_first_separator(name: str, parts: tuple[st
         *("breakout", "Breakout", "puffer_breakout", "puffer-breakout", "Puffer_Breakout"),
     ],
 )
-def test_find_knows_every_spelling(name: str) -> None:
+def test_c06_find_knows_every_spelling(name: str) -> None:
     spec, canonical = registry(OCEAN, GYM).find(name)
     assert (spec.name, canonical) == ("ocean/breakout", "ocean/breakout")
 
@@ -145,7 +145,7 @@ def test_find_blames_only_the_broken_plugin_that_is_named_like_the_family() -> N
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_find_refuses_a_bare_name_claimed_twice_but_not_the_canonical_ones(order: int) -> None:
+def test_c06_find_refuses_a_bare_name_claimed_twice_but_not_the_canonical_ones(order: int) -> None:
     found = registry(*[OCEAN, ("toy", [env("toy/breakout", "breakout")])][::order])
     with pytest.raises(PluginError, match=r"`breakout` is claimed twice: by .*ocean/breakout.*") as caught:
         found.find("breakout")

@@ -46,7 +46,7 @@ def test_any_nested_sample_is_taken_apart(space: Any, seed: int) -> None:
         assert same(at(batch, i), sample)
 
 
-def test_offsets_are_those_of_numpy_where_structs_are_padded() -> None:
+def test_a14_offsets_are_those_of_numpy_where_structs_are_padded() -> None:
     flat = FlatBox(Dict({"a": BYTE, "b": Tuple([Discrete(9), Discrete(9)]), "c": BYTE}))
     row = torch.zeros(1, 16, dtype=torch.uint8)
     row[0, 0], row[0, 4], row[0, 8], row[0, 12] = 1, 2, 3, 4

@@ -53,7 +53,7 @@ def test_advantages_match_test_2(options: dict[str, Any], expected: tuple[float,
     assert one_row(**{**TEST_2, **options}) == pytest.approx(expected, abs=1e-7)
 
 
-def test_advantages_put_rho_outside_the_bracket() -> None:
+def test_a01_advantages_put_rho_outside_the_bracket() -> None:
     scalar_kernel_form = (-0.02376, -1.066, -1.3, 0.29)
     assert one_row(**TEST_2, terminals=END, ratio=(0.5, 2, 1.5, 0.8)) != pytest.approx(scalar_kernel_form, abs=1e-3)
 
@@ -138,7 +138,7 @@ def test_advantages_of_a_dead_agent_are_zero_and_its_values_unread() -> None:
     assert result == pytest.approx((-0.148, -1.4, 0, 0))
 
 
-def test_advantages_bootstrap_a_time_limit_from_its_own_last_observation() -> None:
+def test_t01_advantages_bootstrap_a_time_limit_from_its_own_last_observation() -> None:
     row = one_row(
         (1, 1, 100, 100, 100),
         (0,) * 5,
@@ -150,12 +150,12 @@ def test_advantages_bootstrap_a_time_limit_from_its_own_last_observation() -> No
     assert row == pytest.approx((0, 0, 0, 0))
 
 
-def test_advantages_stop_at_the_step_that_ended() -> None:
+def test_t03_advantages_stop_at_the_step_that_ended() -> None:
     row = one_row((5, 5, 100, 100), (1,) * 4, (0, 0, 1, 0), gamma=0.9, gae_lambda=0.8)
     assert row == pytest.approx((-2.38, -4, -9))
 
 
-def test_advantages_with_lambda_one_are_return_minus_value() -> None:
+def test_t04_advantages_with_lambda_one_are_return_minus_value() -> None:
     row = one_row((0.5, 0.25, 0.125, 4), (0, 1, 2, 3), gamma=0.9, gae_lambda=1)
     assert row == pytest.approx((7.646, 7.69, 6.475))
 
@@ -228,7 +228,9 @@ def lambda_return(data: dict[str, torch.Tensor], t: int, row: int, gamma: float,
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
-def test_advantages_equal_the_mixture_of_returns_inside_each_trajectory(seed: int, horizon: int, lam: float) -> None:
+def test_t02_advantages_equal_the_mixture_of_returns_inside_each_trajectory(
+    seed: int, horizon: int, lam: float
+) -> None:
     data = random_rollout(seed, horizon)
     result = compute_advantages(**data, gamma=0.9, gae_lambda=lam)
     assert bool(result.isfinite().all())

@@ -52,7 +52,7 @@ def timeless(rows: list[dict[str, float]]) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize("open_", [guessing, lambda: guessing(truncate=True), squared], ids=["serial", "cut", "native"])
 @pytest.mark.parametrize("optimizer", ["muon", "adam"])
-def test_resumed_run_equals_the_uninterrupted_one(open_: Any, optimizer: str, tmp_path: Path) -> None:
+def test_k01_resumed_run_equals_the_uninterrupted_one(open_: Any, optimizer: str, tmp_path: Path) -> None:
     options = {"optimizer": optimizer, "epochs": 20, "anneal_ent_coef": True, "replay_ratio": 2.0}
     uninterrupted = make_trainer(open_(), **options)
     expected = run(uninterrupted, 20)
@@ -368,7 +368,7 @@ def test_wrapped_policies_are_saved_under_plain_names() -> None:
 
 
 @pytest.mark.slow
-def test_policies_under_ddp_and_compile_are_saved_under_plain_names() -> None:
+def test_k05_policies_under_ddp_and_compile_are_saved_under_plain_names() -> None:
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         policy = torch.nn.Linear(2, 2)

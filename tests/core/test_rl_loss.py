@@ -197,7 +197,7 @@ def test_gradient_equals_that_of_autograd(seed: int, kind: str, some_dead: bool)
         assert torch.allclose(found, wanted, atol=1e-12)
 
 
-def test_dead_steps_take_part_in_nothing_whatever_stands_there() -> None:
+def test_a26_dead_steps_take_part_in_nothing_whatever_stands_there() -> None:
     layout, live = ActionLayout.from_space(spaces.Discrete(3)), torch.tensor([True, False, True])
     nan = float("nan")
     full = {"logits": [[1, 0, -1], [nan] * 3, [0.5, 0.5, 0]], "values": [0.3, nan, 1.0]}

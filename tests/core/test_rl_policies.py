@@ -303,7 +303,7 @@ def test_sampled_actions_follow_the_probabilities() -> None:
     assert (counts / 20000).tolist() == pytest.approx((0.665241, 0.2447285, 0.0900306), abs=0.01)
 
 
-def test_box_actions_are_stored_raw_and_sent_clipped() -> None:
+def test_t06_box_actions_are_stored_raw_and_sent_clipped() -> None:
     layout = ActionLayout.from_space(spaces.Box(-1, 1, (1,)))
     action = layout.sample(torch.zeros(1, 1), torch.tensor([[1.7]]), None, torch.zeros(1, 1))
     assert action.item() == pytest.approx(1.7)

@@ -35,7 +35,7 @@ def test_draw_inverts_the_distribution_function() -> None:
     assert rows.tolist() == [0, 1, 3, 0, 0, 3]
 
 
-def test_zero_advantages_are_drawn_uniformly() -> None:
+def test_a03_zero_advantages_are_drawn_uniformly() -> None:
     probability = probabilities(torch.zeros(3, 4), 0.8)
     assert probability.tolist() == [0.25] * 4
     assert draw(probability, torch.tensor([0.1, 0.3, 0.6, 0.9])).tolist() == [0, 1, 2, 3]
@@ -68,7 +68,7 @@ def test_normalize_of_test_h_has_its_mean_and_deviation() -> None:
 @pytest.mark.parametrize(
     "advantages", [torch.tensor([[3.7]]), torch.full((64, 8), 0.1), torch.full((64, 8), 1e8), torch.zeros(4, 2)]
 )
-def test_normalize_of_one_or_equal_advantages_is_zero(advantages: torch.Tensor) -> None:
+def test_t08_normalize_of_one_or_equal_advantages_is_zero(advantages: torch.Tensor) -> None:
     assert torch.equal(normalize(advantages, None), torch.zeros_like(advantages))
     assert torch.equal(normalize(advantages, torch.ones_like(advantages, dtype=torch.bool)), advantages * 0)
 

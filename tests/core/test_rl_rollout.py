@@ -181,7 +181,7 @@ def counting(limit: int, steps: int) -> dict[str, Any]:
     return {"observations": np.ones((steps + 1, 1, 1), np.float32), "terminals": ((t > 0) & (t % limit == 0))[:, None]}
 
 
-def test_state_is_zeroed_at_episode_ends_in_acting_and_in_training() -> None:
+def test_t07_state_is_zeroed_at_episode_ends_in_acting_and_in_training() -> None:
     policy = LeakyPolicy(decay=1.0)
     rollout = make_rollout(ScriptedVector(**counting(3, 16)), policy, 8)
     rollout.start(0)
@@ -217,7 +217,7 @@ def test_an_agent_that_comes_back_starts_from_zero() -> None:
     assert [policy.seen[t].item() for t in (0, 1, 4, 5)] == [0, 1, 0, 1]
 
 
-def test_rewards_are_clipped_when_stored_and_box_actions_when_sent() -> None:
+def test_t06_rewards_are_clipped_when_stored_and_box_actions_when_sent() -> None:
     space = spaces.Box(-1, 1, (2,))
     vector = ScriptedVector(np.ones((9, 50, 3), np.float32), space, rewards=np.full((9, 50), 5.0))
     policy = mingru(space=space)
@@ -232,7 +232,7 @@ def test_rewards_are_clipped_when_stored_and_box_actions_when_sent() -> None:
     assert torch.allclose(logprobs, rollout.logprobs.flatten())
 
 
-def test_masked_actions_are_never_sent_and_masks_belong_to_their_row() -> None:
+def test_t13_masked_actions_are_never_sent_and_masks_belong_to_their_row() -> None:
     rows, steps = 6, 300
     legal = (np.arange(steps + 1)[:, None] + np.arange(rows)) % 4
     masks = np.eye(4, dtype=np.uint8)[legal]
@@ -246,7 +246,7 @@ def test_masked_actions_are_never_sent_and_masks_belong_to_their_row() -> None:
     assert np.array_equal(np.array(vector.received), legal[:-1])
 
 
-def test_a_mask_without_a_legal_action_names_the_environment() -> None:
+def test_t13_a_mask_without_a_legal_action_names_the_environment() -> None:
     masks = np.ones((9, 4, 5), np.uint8)
     masks[3, 2, 2:] = 0
     vector = ScriptedVector(np.ones((9, 4, 3), np.float32), spaces.MultiDiscrete([2, 3]), agents=2, action_mask=masks)
@@ -282,7 +282,7 @@ def test_clipping_does_not_hide_a_reward_that_is_not_finite(number: float) -> No
         rollout.check(0)
 
 
-def test_a_policy_that_gives_nan_stops_the_run() -> None:
+def test_a25_a_policy_that_gives_nan_stops_the_run() -> None:
     policy = mingru()
     policy.decoder.weight.data[0, 0] = float("nan")
     rollout = make_rollout(ScriptedVector(np.ones((9, 4, 3), np.float32)), policy, 4)

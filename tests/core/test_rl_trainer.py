@@ -56,7 +56,7 @@ def test_training_learns_a_small_game(optimizer: str, core: str) -> None:
 
 @pytest.mark.parametrize("kind", SPACES)
 @pytest.mark.parametrize("core", ["mingru", "none"])
-def test_ratio_is_one_before_any_update(kind: str, core: str) -> None:
+def test_t05_ratio_is_one_before_any_update(kind: str, core: str) -> None:
     trainer = make_trainer(noise(kind), learning_rate=0.0, replay_ratio=2.0, policy_core=core)
     for _ in range(2):
         trainer.evaluate()
@@ -66,7 +66,7 @@ def test_ratio_is_one_before_any_update(kind: str, core: str) -> None:
         assert losses["clipfrac"] == 0.0
 
 
-def test_ratio_is_one_with_action_masks() -> None:
+def test_t05_ratio_is_one_with_action_masks() -> None:
     masks = (np.random.default_rng(1).random((101, 8, 5)) > 0.5).astype(np.uint8)
     masks[..., [0, 3]] = 1
     trainer = make_trainer(noise("multi", action_mask=masks), learning_rate=0.0)
@@ -87,7 +87,7 @@ def weights_after(seed: int) -> torch.Tensor:
     return weights(trainer)
 
 
-def test_steps_epochs_and_gradient_steps_are_exact() -> None:
+def test_t12_steps_epochs_and_gradient_steps_are_exact() -> None:
     masks = np.random.default_rng(2).random((101, 8)) > 0.3
     masks[0] = True
     trainer = make_trainer(noise(masks=masks), replay_ratio=1.5)
@@ -96,7 +96,7 @@ def test_steps_epochs_and_gradient_steps_are_exact() -> None:
     assert (trainer.epoch, trainer.gradient_steps, trainer.skipped_updates) == (3, 9, 0)
 
 
-def test_absent_agents_change_nothing_whatever_their_rows_hold() -> None:
+def test_a26_absent_agents_change_nothing_whatever_their_rows_hold() -> None:
     found = []
     for extra in (0, 3):
         rng = np.random.default_rng(7)
@@ -166,14 +166,14 @@ def test_every_switch_trains(options: dict[str, Any]) -> None:
     assert all(math.isfinite(value) for value in run(trainer, 2)[-1].values())
 
 
-def test_one_sample_and_equal_advantages_stay_finite() -> None:
+def test_t08_one_sample_and_equal_advantages_stay_finite() -> None:
     still = ScriptedVector(np.ones((50, 1, 3), np.float32), rewards=np.ones((50, 1)))
     trainer = make_trainer(still, horizon=1, minibatch_size=1)
     run(trainer, 10)
     assert bool(weights(trainer).isfinite().all())
 
 
-def test_value_of_a_time_limit_is_that_of_going_on() -> None:
+def test_t01_value_of_a_time_limit_is_that_of_going_on() -> None:
     values = {}
     for how in ("truncations", "terminals"):
         steps = 4000

@@ -102,7 +102,7 @@ def test_train_learns_the_match(tmp_path: Path) -> None:
     assert run(MATCH, options=options)["score"] > 6.5
 
 
-def test_train_is_the_same_twice(tmp_path: Path) -> None:
+def test_d01_train_is_the_same_twice(tmp_path: Path) -> None:
     first, second = (train(MATCH, options=small(tmp_path)) for _ in range(2))
     a, b = tensors(first["checkpoint"]), tensors(second["checkpoint"])
     assert all(np.array_equal(a[name], b[name]) for name in a)
@@ -424,7 +424,7 @@ def test_prepare_makes_no_directory_and_tells_the_counts(tmp_path: Path) -> None
     assert not (tmp_path / "runs").exists()
 
 
-def test_too_few_steps_are_refused_with_numbers(tmp_path: Path) -> None:
+def test_t12_too_few_steps_are_refused_with_numbers(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="total_timesteps=10 is less than one rollout"):
         train(MATCH, options=small(tmp_path, train__total_timesteps="10"))
     assert not (tmp_path / "runs").exists()

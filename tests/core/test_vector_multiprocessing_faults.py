@@ -104,7 +104,7 @@ def test_errors_that_a_person_can_put_right_keep_their_type_hint_and_traceback()
     assert "in make_trouble" in str(error.__cause__)
 
 
-def test_a_worker_killed_while_idle_is_noticed_at_the_next_step():
+def test_a12_a_worker_killed_while_idle_is_noticed_at_the_next_step():
     opened = Multiprocessing(Picture, 2, num_workers=2)
     opened.reset()
     opened.send(np.zeros(2, int))

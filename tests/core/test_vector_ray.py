@@ -138,7 +138,7 @@ def test_ring_comes_in_order(ring: Ray) -> None:
 
 
 @pytest.mark.slow
-def test_asynchronous_batches_do_not_wait_for_a_slow_actor(loose: Ray) -> None:
+def test_a11_asynchronous_batches_do_not_wait_for_a_slow_actor(loose: Ray) -> None:
     """A11: the batch is of any actors that are ready."""
     loose.async_reset(0)
     counts = np.zeros(3, int)
