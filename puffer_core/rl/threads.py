@@ -19,6 +19,8 @@ from torch import nn
 
 SMALL = 2**22
 """Weights times rows of a pass: below, it is not worth splitting."""
+LARGE = 2**26
+"""Likewise, where the clock may not find out that a busy machine makes two threads slower than one."""
 FIRST_TRIALS = 3
 """Timings of each count to begin with."""
 SHORTEST_WAIT, LONGEST_WAIT = 16, 1024
@@ -82,9 +84,9 @@ def threads_for(network: nn.Module, rows: int, most: int, *, is_plain: bool = Tr
     """Return how passes of a network over so many rows are split over at most ``most`` threads.
 
     The clock chooses where the bits are known to be the same for any power of two: for an encoder that says
-    ``splits_alike``. (On three threads a product of LSTMs of 256 is another.) Gradients of convolutions, of a user's
-    network, compiled or in bfloat16 may be sums in another order on two threads than on one: their count depends on
-    nothing but sizes, so that a seed gives the same run.
+    ``splits_alike``. (LSTMs of 256 have others on three threads and those of 512 on eight: at most two share one.)
+    Gradients of convolutions, of a user's network, compiled or in bfloat16 may be sums in another order on two threads
+    than on one: their count depends on nothing but sizes, so that a seed gives the same run.
 
     Args:
         network: The policy.
@@ -94,11 +96,11 @@ def threads_for(network: nn.Module, rows: int, most: int, *, is_plain: bool = Tr
     """
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     has_pictures = any(weight.ndim > 2 for weight in weights)
-    if most == 1 or (not has_pictures and rows * sum(weight.numel() for weight in weights) < SMALL):
-        return Threads(1)
+    size = rows * sum(weight.numel() for weight in weights)
     if is_plain and getattr(getattr(network, "encoder", None), "splits_alike", False):
-        return Threads(2 ** (most.bit_length() - 1))
-    return Threads(most, is_timed=False)
+        most = min(most, 2) if getattr(network, "core", None) == "lstm" else 2 ** (most.bit_length() - 1)
+        return Threads(1 if size < SMALL else most)
+    return Threads(most if has_pictures or size >= LARGE else 1, is_timed=False)
 
 
 class OneThreadPerOperation(ContextDecorator):

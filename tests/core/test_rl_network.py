@@ -170,6 +170,7 @@ def test_d01_the_clock_chooses_threads_only_where_bits_are_the_same() -> None:
     assert threads_for(mlp, large, 2)._counts == (1, 2)
     assert threads_for(mlp, large, 3)._counts == (1, 2)
     assert threads_for(mlp, large, 8)._counts == (1, 8)
+    assert threads_for(trainer_of("lstm").policy, large, 8)._counts == (1, 2)
     assert threads_for(mlp, large, 2, is_plain=False)._counts == (2,)
     assert threads_for(user, large, 2)._counts == (2,)
     assert threads_for(picture_policy(), 8, 2)._counts == (2,)
