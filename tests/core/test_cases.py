@@ -43,7 +43,7 @@ def test_t01_a_time_limit_is_no_death() -> None:
 
 @pytest.mark.parametrize("how", ["terminals", "truncations"])
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_t02_advantages_across_an_end_are_those_of_both_episodes_apart(cut: int, how: str) -> None:
+def test_t02_a02_advantages_across_an_end_are_those_of_both_episodes_apart(cut: int, how: str) -> None:
     rng = np.random.default_rng(cut)
     values, rewards, last = rng.normal(size=7), rng.normal(size=7), rng.normal()
     flags = [int(t == cut) for t in range(7)]
@@ -100,6 +100,16 @@ def test_d02_the_seed_of_a_reset_is_obeyed_by_every_backend() -> None:
     assert np.array_equal(rows, start(1, Multiprocessing, num_workers=2))
     assert not np.array_equal(rows, start(2, Serial))
     assert len(np.unique(rows[0], axis=0)) == 4
+
+
+def test_a09_the_seed_of_make_is_that_of_the_first_reset() -> None:
+    def begin(seed: int) -> np.ndarray:
+        with make_vector(lambda: gymnasium.make("CartPole-v1"), num_envs=2, backend=Serial, seed=seed) as envs:
+            envs.async_reset()
+            return envs.recv()[0].copy()
+
+    assert np.array_equal(begin(3), begin(3))
+    assert not np.array_equal(begin(3), begin(30))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

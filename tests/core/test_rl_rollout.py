@@ -181,7 +181,7 @@ def counting(limit: int, steps: int) -> dict[str, Any]:
     return {"observations": np.ones((steps + 1, 1, 1), np.float32), "terminals": ((t > 0) & (t % limit == 0))[:, None]}
 
 
-def test_t07_state_is_zeroed_at_episode_ends_in_acting_and_in_training() -> None:
+def test_t07_a06_state_is_zeroed_at_episode_ends_in_acting_and_in_training() -> None:
     policy = LeakyPolicy(decay=1.0)
     rollout = make_rollout(ScriptedVector(**counting(3, 16)), policy, 8)
     rollout.start(0)
