@@ -59,7 +59,7 @@ def test_step_brings_everybody_what_is_theirs() -> None:
 
 
 @pytest.mark.parametrize("poison", [False, True])
-def test_agent_that_leaves_keeps_its_row_and_one_that_enters_gets_its_own(poison: bool) -> None:
+def test_a16_an_agent_that_leaves_keeps_its_row_and_one_that_enters_gets_its_own(poison: bool) -> None:
     events = {2: {"agent_1": "terminate"}, 4: {"agent_3": "enter"}, 20: dict.fromkeys(("agent_0",), "truncate")}
     env = opened(Schedule(events, agents=4, absent=("agent_3",), poison=poison))
     assert env.masks.tolist() == [True, True, True, False]
@@ -355,7 +355,7 @@ def test_mask_that_comes_later_than_the_first_reset_is_refused() -> None:
         step(adapted)
 
 
-def test_a16_rows_of_absent_agents_allow_everything() -> None:
+def test_rows_of_absent_agents_allow_everything() -> None:
     class Leaves(Schedule):
         def reset(self, seed: int | None = None, options: Any = None) -> Any:
             observations, infos = super().reset(seed)
