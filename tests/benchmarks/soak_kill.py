@@ -2,8 +2,8 @@
 
     python tests/benchmarks/soak_kill.py --minutes 30 --kills 50 --checkpoint-seconds 20 [--env breakout] [--folder DIR]
 
-Each session is killed with SIGKILL at a random moment, checked, and resumed; the last one ends by SIGTERM. Prints a line
-per kill and the figures at the end; exits 1 at the first breach.
+Each session is killed with SIGKILL at a random moment, checked, and resumed; the last one ends by SIGTERM. Prints a
+line per kill and the figures at the end; exits 1 at the first breach.
 """
 
 from __future__ import annotations
