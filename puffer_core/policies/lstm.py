@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from puffer_core.policies.init import uniform
 from puffer_core.policies.precision import compute_type, linear, multiply
+from puffer_core.policies.workspaces import Workspaces
 
 
 class LSTMLayer(nn.Module):
@@ -34,7 +35,7 @@ class LSTMLayer(nn.Module):
         super().__init__()
         self.weight = uniform(4 * width, 2 * width, 1.0 / math.sqrt(width), generator)
         self.bias = nn.Parameter(torch.zeros(4 * width)) if bias else None
-        self._spare: list[_Workspace] = []
+        self._spare = Workspaces(_Workspace)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return (output (rows, D), new state) after one step of (rows, D) from ``state``, (rows, 2D)."""
@@ -66,7 +67,7 @@ def _sigmoids(gates: Tensor, width: int) -> Tensor:
 
 
 class _Workspace:
-    """Arrays that a forward pass fills and its backward pass uses up; kept for the next minibatch of the same shape.
+    """Arrays that a forward pass fills and its backward pass uses up.
 
     Attributes:
         inputs: (H, S, 2D), x and the h before each step, zeroed at resets.
@@ -99,9 +100,9 @@ class _Segments(torch.autograd.Function):
         bias: Tensor | None,
         state: Tensor,
         resets: Tensor,
-        spare: list[_Workspace],
+        spare: Workspaces[_Workspace],
     ) -> Tensor:
-        (horizon, segments, width), work = x.shape, _take(spare, x)
+        (horizon, segments, width), work = x.shape, spare.take(x)
         starts = _by_step(resets, horizon, segments)
         work.inputs[:, :, :width] = x
         output, h, c = torch.empty_like(work.before), *state.tensor_split((width,), 1)
@@ -156,7 +157,7 @@ class _Segments(torch.autograd.Function):
         d_weight = multiply(rows.t(), work.inputs.flatten(0, 1), ctx.half)
         d_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
         d_state = torch.cat([d_h, d_c], 1) if ctx.needs_input_grad[3] else None
-        ctx.spare.append(work)
+        ctx.spare.give_back(work)
         return d_x, d_weight, d_bias, d_state, None, None
 
 
@@ -176,12 +177,3 @@ def _by_step(resets: Tensor, horizon: int, segments: int) -> tuple[Tensor, ...]:
     edges = torch.arange(1, horizon, device=resets.device) * segments
     cuts = torch.searchsorted(resets, edges).cpu()
     return torch.tensor_split(resets % segments, cuts)
-
-
-def _take(spare: list[_Workspace], x: Tensor) -> _Workspace:
-    """Return a workspace for ``x``: a spare one where it fits, and those that don't are dropped."""
-    try:
-        work = spare.pop()
-    except IndexError:  # another thread may have taken the last one
-        return _Workspace(x)
-    return work if work.fits(x) else _Workspace(x)

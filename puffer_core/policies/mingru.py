@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from puffer_core.policies.init import uniform
 from puffer_core.policies.precision import compute_type, linear, multiply
 from puffer_core.policies.scan import Recurrence
+from puffer_core.policies.workspaces import Workspaces
 
 
 class MinGRULayer(nn.Module):
@@ -30,7 +31,7 @@ class MinGRULayer(nn.Module):
     def __init__(self, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.weight = uniform(3 * width, width, 1.0 / math.sqrt(width), generator)
-        self._spare: list[_Workspace] = []
+        self._spare = Workspaces(_Workspace)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return (output, new state) after one step from ``state``; both (rows, D)."""
@@ -53,10 +54,7 @@ class MinGRULayer(nn.Module):
 
 
 class _Workspace:
-    """Arrays that a forward pass fills and its backward pass uses up; kept for the next minibatch of the same shape.
-
-    Fresh memory of this size would be returned to the system and faulted in again by every minibatch.
-    """
+    """Arrays that a forward pass fills and its backward pass uses up."""
 
     def __init__(self, x: Tensor) -> None:
         horizon, segments, width = x.shape
@@ -69,13 +67,20 @@ class _Workspace:
         self.forwards = Recurrence(self.states.unbind(0), keep)
         self.backwards = Recurrence(self.d_h.unbind(0)[::-1], keep[:0:-1])
 
+    def fits(self, x: Tensor) -> bool:
+        """Whether it is of the shape, type and device of ``x``."""
+        own = self.keep
+        return own.shape == x.shape and own.dtype == x.dtype and own.device == x.device
+
 
 class _Segments(torch.autograd.Function):
     """The fused pass over (H, S, D) and its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, state: Tensor, resets: Tensor, spare: list[_Workspace]) -> Tensor:
-        rows, work = x.reshape(-1, x.shape[2]), _take(spare, x)
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, state: Tensor, resets: Tensor, spare: Workspaces[_Workspace]
+    ) -> Tensor:
+        rows, work = x.reshape(-1, x.shape[2]), spare.take(x)
         h, keep, candidate = work.states[1:].view_as(rows), work.keep.view_as(rows), work.candidate
         ctx.half = compute_type(x.device)
         gates = multiply(rows, weight.t(), ctx.half, out=work.gates)
@@ -123,18 +128,8 @@ class _Segments(torch.autograd.Function):
         else:
             d_x.add_(multiply(work.d_gates, weight, ctx.half))
         d_weight = multiply(work.d_gates.t(), rows, ctx.half)
-        ctx.spare.append(work)
+        ctx.spare.give_back(work)
         return d_x.view(shape), d_weight, d_state, None, None
-
-
-def _take(spare: list[_Workspace], x: Tensor) -> _Workspace:
-    """Return a workspace for ``x``: a spare one where it fits, and those that don't are dropped."""
-    try:
-        work = spare.pop()
-    except IndexError:  # another thread may have taken the last one
-        return _Workspace(x)
-    same = work.keep.shape == x.shape and work.keep.dtype == x.dtype and work.keep.device == x.device
-    return work if same else _Workspace(x)
 
 
 def log_space_segments(x: Tensor, weight: Tensor, state: Tensor, resets: Tensor) -> Tensor:
