@@ -85,8 +85,9 @@ class ModulePolicy(nn.Module):
         self.name, self.module = type(module).__name__, module
         self.layout = ActionLayout.from_space(action_space, box)
         self._native = _nativizer(module, observation_space)
-        self._calls = _methods(module)  # acting, learning
-        self._takes_state = [_takes_state(call) for call in self._calls]
+        self._methods = _methods(module)  # acting, learning
+        self._compiled: tuple[Callable[..., Any], ...] = ()
+        self._takes_state = [_takes_state(_method(module, name)) for name in self._methods]
         self.eval()
         self.memory = self._try(observation_space)
         learned = self.layout.deviations and not self.layout.deviates_by_state
@@ -127,11 +128,14 @@ class ModulePolicy(nn.Module):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Have `torch.compile` take what the module is called by; names of weights stay."""
-        compiled = [torch.compile(call, *args, **kwargs) for call in self._calls]
-        self._calls = (compiled[0], compiled[1])
+        calls = (_method(self.module, name) for name in self._methods)
+        self._compiled = tuple(torch.compile(call, *args, **kwargs) for call in calls)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _without_compiled(self)
 
     def _call(self, kind: int, observations: Tensor, state: Any) -> Any:
-        method = self._calls[kind]
+        method = self._compiled[kind] if self._compiled else _method(self.module, self._methods[kind])
         seen = observations if self._native is None else self._native(observations)
         return method(seen, state) if self._takes_state[kind] else method(seen)
 
@@ -247,14 +251,17 @@ class _Joined(nn.Module):
         super().__init__()
         self.module = module
         self.nativize = getattr(module, "nativize", False)
-        encoder: Any = module.encode_observations
-        self._encoder, self._has_state = (encoder,), _takes_state(encoder)  # in a tuple: it may be a module
+        self._compiled: tuple[Callable[..., Any], ...] = ()  # a tuple, since what is in it may be a module
+        self._has_state = _takes_state(_method(module, "encode_observations"))
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        self._encoder = (torch.compile(self._encoder[0], *args, **kwargs),)
+        self._compiled = (torch.compile(_method(self.module, "encode_observations"), *args, **kwargs),)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _without_compiled(self)
 
     def encode(self, observations: Any) -> Tensor:
-        (encoder,) = self._encoder
+        encoder = self._compiled[0] if self._compiled else _method(self.module, "encode_observations")
         hidden: Tensor = encoder(observations, None) if self._has_state else encoder(observations)
         return hidden
 
@@ -328,14 +335,26 @@ def _nativizer(module: nn.Module, space: spaces.Space[Any]) -> Nativizer | None:
     return Nativizer(space) if getattr(module, "nativize", False) and isinstance(space, FlatBox) else None
 
 
-def _methods(module: nn.Module) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return what a module is called by for acting and for learning from all steps at once."""
+def _methods(module: nn.Module) -> tuple[str, str]:
+    """Return the names that a module is called by for acting and for learning from all steps at once."""
     has_forward = getattr(type(module), "forward", None) is not nn.Module.forward
-    act: Any = getattr(module, "forward_eval", module if has_forward else None)
-    if act is None:
+    can_act = hasattr(module, "forward_eval")
+    if not has_forward and not can_act:
         msg = f"the policy `{type(module).__name__}` has neither `forward` nor `forward_eval`"
         raise ShapeError(msg, hint="define forward(self, observations), which returns (logits, values)")
-    return act, module if has_forward else act
+    return "forward_eval" if can_act else "forward", "forward" if has_forward else "forward_eval"
+
+
+def _method(module: nn.Module, name: str) -> Callable[..., Any]:
+    """Return what is called by ``name``; the module itself for ``forward``, so that its hooks run."""
+    method: Callable[..., Any] = module if name == "forward" else getattr(module, name)
+    return method
+
+
+def _without_compiled(module: nn.Module) -> dict[str, Any]:
+    """Return what a copy of ``module`` is made from: what is compiled would go on with the weights of the original."""
+    state: dict[str, Any] = nn.Module.__getstate__(module)  # type: ignore[no-untyped-call]
+    return {**state, "_compiled": ()}
 
 
 def _takes_state(call: Callable[..., Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,21 @@ def test_dropout_is_off_and_recurrent_layers_stay_trainable() -> None:
     policy = adapted(Dropping).train()
     assert not policy.module.drop.training
     assert policy.module.core.training
+
+
+@pytest.mark.parametrize(("kind", "core"), [(Plain, "none"), (Both, "none"), (Parts, "none"), (Parts, "mingru")])
+def test_a_copy_of_a_compiled_network_keeps_its_own_weights(kind: Any, core: str) -> None:
+    policy = adapted(kind, core=core)
+    policy.compile(backend="eager")
+    x, state = torch.randn(5, 3), policy.initial_state(5)
+    before = policy.forward_eval(x, state)[0]
+    frozen = deepcopy(policy)
+    with torch.no_grad():
+        for weight in policy.parameters():
+            weight.add_(1.0)
+    assert torch.equal(frozen.forward_eval(x, state)[0], before)
+    torch.testing.assert_close(frozen(x[None], state, torch.zeros(1, 5, dtype=torch.bool))[0], before)
+    assert not torch.equal(policy.forward_eval(x, state)[0], before)
 
 
 def test_a_policy_is_not_adapted_again() -> None:
