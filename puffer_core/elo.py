@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 SCALE = 400.0
 """Points ahead at which ten of eleven points are expected."""
+LARGEST_EXPONENT = 700.0
+"""Of e in `expected`: what is expected is 1e-304 then, and a little more would be no float."""
 SMALLEST_CHANGE = 1e-9
 """A rating that one more game would change by less has settled."""
 
 
 def expected(difference: float, scale: float = SCALE) -> float:
     """Return the points per game, 0 to 1, that a side expects whose rating is ``difference`` higher."""
-    return 1.0 / (1.0 + math.exp(-difference / scale * math.log(10.0)))
+    return 1.0 / (1.0 + math.exp(min(-difference / scale * math.log(10.0), LARGEST_EXPONENT)))
 
 
 @dataclass(frozen=True)

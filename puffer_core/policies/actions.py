@@ -23,6 +23,8 @@ from puffer_core.emulation.spaces import FlatActions
 from puffer_core.errors import EnvError, OptionError
 
 MASKED_LOGIT = -1e4
+WIDEST = float(np.finfo(np.float32).max) / 4.0
+"""Largest high - low of squashed numbers: float32 has to hold twice as much, with room for rounding."""
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -65,7 +67,7 @@ class ActionLayout:
 
         Raises:
             EnvError: If the space is neither Discrete, MultiDiscrete, FlatActions nor a Box.
-            OptionError: If numbers that are to be squashed have no bounds.
+            OptionError: If numbers that are to be squashed have no bounds, none between them, or too wide ones.
         """
         layout = cls._plain(space)
         return layout._squashed() if box == "squashed" and layout.deviations else layout
@@ -75,6 +77,10 @@ class ActionLayout:
         if not np.isfinite(low + high).all():
             msg = f"policy.box=squashed needs bounds, these actions have low={list(low)}, high={list(high)}"
             raise OptionError(msg, hint="use `--policy.box gaussian`, or give the Box finite bounds")
+        for least, most in zip(low, high, strict=True):
+            if not 0.0 < most - least <= WIDEST:
+                msg = f"policy.box=squashed needs bounds with 0 < high - low <= {WIDEST:.2g}, not {least} and {most}"
+                raise OptionError(msg, hint="use `--policy.box gaussian`, or give the Box other bounds")
         return replace(self, is_squashed=True)
 
     @classmethod

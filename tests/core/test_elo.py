@@ -12,6 +12,13 @@ def test_expected_points() -> None:
     assert expected(100.0, scale=100.0) == pytest.approx(10 / 11)
 
 
+def test_any_difference_has_expected_points() -> None:
+    for behind in (-1e5, -1e300):
+        assert 0.0 <= expected(behind, scale=1e-9) < 1e-300
+        assert expected(-behind, scale=1e-9) == 1.0
+    assert updated(0.0, [Results(4e5, 2, 1.0)], k=16.0, scale=1.0) == pytest.approx(16.0)
+
+
 def test_one_game_moves_a_rating_by_k_times_what_was_not_expected() -> None:
     assert updated(0.0, [Results(0.0, 1, 1.0)], k=16.0) == pytest.approx(8.0)
     assert updated(400.0, [Results(0.0, 1, 0.0)], k=11.0) == pytest.approx(390.0)

@@ -410,6 +410,21 @@ def test_squashed_numbers_need_bounds() -> None:
     assert not ActionLayout.from_space(Discrete(3), "squashed").is_squashed
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.5, 0.5), (-3e38, 3e38), (0.0, 1.5e38)])
+def test_squashed_numbers_need_bounds_that_can_be_computed_with(low: float, high: float) -> None:
+    space = Box(np.float32([-1, low]), np.float32([1, high]))
+    with pytest.raises(OptionError, match=r"policy\.box=squashed needs bounds with 0 < high - low <= 8\.5e\+37, not "):
+        ActionLayout.from_space(space, "squashed")
+    assert not ActionLayout.from_space(space).is_squashed
+
+
+def test_squashed_numbers_of_the_widest_bounds_are_finite() -> None:
+    layout = ActionLayout.from_space(Box(0.0, 8e37, (1,)), "squashed")
+    numbers = torch.tensor([[-30.0], [0.0], [30.0]])
+    assert torch.allclose(layout.to_env(numbers), torch.tensor([[0.0], [4e37], [8e37]]))
+    assert layout.log_stretch(numbers).isfinite().all()
+
+
 def test_only_the_numbers_of_mixed_actions_are_squashed() -> None:
     space = FlatActions(Dict(a=Discrete(3), b=Box(-2.0, 4.0, (1,), np.float32)))
     layout = ActionLayout.from_space(space, "squashed")
