@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -267,9 +267,8 @@ class _Command:
                 file=request.file,
                 options=request.options,
                 edits=request.config,
+                policy=request.policy,
             )
-        if request.policy is not None:
-            prepared = replace(prepared, job=replace(prepared.job, policy=request.policy))
         self._explain(prepared)
         trainer: Trainer = plugins.resolve(prepared.trainer.make)(prepared.job, prepared.plan)
         if prepared.plan.world_size > 1:
@@ -316,7 +315,7 @@ class _Command:
         resumed = resumed_config(self._env, directory.config, options, request.resume_schedule)
         for text in resumed.warnings:
             self._reporter.warn(text)
-        return prepare_saved(self._env, resumed.config), directory, resumed.lasting
+        return prepare_saved(self._env, resumed.config, request.policy), directory, resumed.lasting
 
     def _load(self, trainer: Trainer, directory: RunDirectory, lasting: Config | None) -> tuple[Path, dict[str, Any]]:
         """Make ``trainer`` go on from a checkpoint of a run; the rows after it will be written again."""

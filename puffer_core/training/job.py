@@ -47,11 +47,12 @@ def prepare(
     file: str | os.PathLike[str] | None = None,
     options: Mapping[str, str] | Sequence[str] = (),
     edits: Mapping[str, Mapping[str, Any]] | None = None,
+    policy: Any = None,
 ) -> Prepared:
     """Resolve the configuration of ``env``, choose a trainer for it, and plan.
 
     The overlay that is named like the trainer may change everything but the trainer, so the configuration is read
-    again once the trainer is known.
+    again once the trainer is known. ``policy`` is a network of the caller's own, as of `Job`.
 
     Raises:
         OptionError: For an illegal option, counts that don't fit, or a trainer that can't do the job.
@@ -60,7 +61,7 @@ def prepare(
 
     def describe(chosen: str | None) -> Job:
         config = configuration.load(env, preset=preset, trainer=chosen, file=file, options=options, edits=edits)
-        return describe_job(spec, name, config)
+        return describe_job(spec, name, config, policy)
 
     job = describe(trainer)
     found, notes = choose_trainer(job, job.config.base.trainer)
@@ -70,10 +71,10 @@ def prepare(
     return _planned(job, found, notes)
 
 
-def prepare_saved(env: str | EnvSpec, config: Config) -> Prepared:
+def prepare_saved(env: str | EnvSpec, config: Config, policy: Any = None) -> Prepared:
     """Return what `prepare` returned for a run, from its saved configuration."""
     spec, name = locate(env)
-    job = describe_job(spec, name, config)
+    job = describe_job(spec, name, config, policy)
     return _planned(job, choose_trainer(job, config.base.trainer)[0], (), is_resumed=True)
 
 
@@ -120,7 +121,7 @@ def _planned(job: Job, trainer: TrainerSpec, notes: tuple[str, ...], *, is_resum
     return Prepared(job, counts, trainer, (*notes, *counts.notes))
 
 
-def describe_job(spec: EnvSpec, name: str, config: Config) -> Job:
+def describe_job(spec: EnvSpec, name: str, config: Config, policy: Any = None) -> Job:
     """Return the job of ``config``: its spaces are from the C table or a Python environment that is opened for it."""
     params = {key: value for key, value in config.env.items() if not (spec.table and key == "num_envs")}
     opened = name if spec.is_family else spec
@@ -128,7 +129,7 @@ def describe_job(spec: EnvSpec, name: str, config: Config) -> Job:
     from puffer_core.policies.choice import choose_encoder  # its package imports torch
 
     config = replace(config, policy=choose_encoder(config.policy, observations))
-    return Job(spec, name, params, observations, actions, agents, table, config, choose_device(config))
+    return Job(spec, name, params, observations, actions, agents, table, config, choose_device(config), policy)
 
 
 def with_value(config: Config, key: str, value: object) -> Config:

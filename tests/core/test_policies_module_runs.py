@@ -13,7 +13,7 @@ from fakes_modules import Both, Demands, Mutates, Noisy, Parts, Plain, Returns, 
 
 import puffer_core
 from puffer_core.env import PufferEnv
-from puffer_core.errors import RunError
+from puffer_core.errors import OptionError, RunError
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.specs import EnvSpec
 from puffer_core.training import train
@@ -79,6 +79,21 @@ def test_a_run_of_a_module_says_what_is_missing(tmp_path: Path) -> None:
     built_in = train(GUESS, options=options(tmp_path, **{"train.total_timesteps": "256"}))
     with pytest.raises(RunError, match="trained with the built-in network `mlp`, the policy given is `Plain`"):
         puffer_core.load(built_in["run_dir"], policy=Plain)
+
+
+def test_a_network_of_ones_own_is_compiled_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr("puffer_core.rl.job.lacks_compiler", lambda: False)
+    monkeypatch.setattr("torch.compile", lambda call: compiled.append(call) or call)
+    chosen = options(tmp_path, **{"train.total_timesteps": "128", "train.compile": "true"})
+    half = train(GUESS, options=chosen, policy=Plain, stop_at=64)
+    assert len(compiled) == 2  # for acting and for learning
+    train(GUESS, options={"runs_dir": str(tmp_path / "runs")}, policy=Plain, resume=half["run_dir"])
+    assert len(compiled) == 4
+    with pytest.raises(OptionError, match="the network `mlp` has nothing to compile"):
+        train(GUESS, options=chosen)
 
 
 def test_a_factory_draws_by_the_seed_of_the_run() -> None:
