@@ -92,6 +92,7 @@ def evaluate(
     output: str | os.PathLike[str] | None = None,
     max_steps: int = MAX_STEPS,
     console: Reporter | None = None,
+    policy: Any = None,
 ) -> dict[str, Any]:
     """Play a trained agent with its weights frozen; return the JSON object of `puffer eval`.
 
@@ -110,9 +111,11 @@ def evaluate(
         output: Path of the video; None puts it into the run directory.
         max_steps: Steps that one episode may take.
         console: Where warnings are told.
+        policy: The network of ``load``, where it was trained with one of your own; as `train` was given it.
 
     Raises:
-        RunError: If there is no such checkpoint, or it belongs to an environment with other spaces.
+        RunError: If there is no such checkpoint, it belongs to an environment with other spaces, or needs another
+            ``policy``.
         OptionError: If ``versus`` is given and the environment has one agent.
         RenderError: If it can't be rendered here.
         Interrupted: After Ctrl-C or SIGTERM, between two steps and with everything closed.
@@ -129,7 +132,7 @@ def evaluate(
         config = config_for(env, checkpoint, options)
         seed = config.base.seed if seed is None else seed
         how = Play(_count(episodes, config, render), environment_seed(seed), greedy, _at_least_one(max_steps=max_steps))
-        agent = load_agent(checkpoint, config, seed)
+        agent = load_agent(checkpoint, config, seed, policy=policy)
         opponent = None if versus is None else matches.find(os.fspath(versus), name, config, seed, runs_dir)
         instances = _instances(config, spec, name, how, render, is_match=opponent is not None)
         # Held, because an exception that a handler raises can be lost where Python calls back from C, as after a fork.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from puffer_core import config as configuration
 from puffer_core import runs
@@ -70,12 +70,15 @@ def environment_seed(seed: int) -> int:
     return streams.environment_seed(streams.derive(seed, "evaluation"))
 
 
-def load_agent(checkpoint: Path, config: Config, seed: int, index: int = 1) -> Agent:
-    """Return the agent of a checkpoint, its draws from the stream ``evaluation`` of ``seed``, by ``index``."""
+def load_agent(checkpoint: Path, config: Config, seed: int, index: int = 1, policy: Any = None) -> Agent:
+    """Return the agent of a checkpoint, its draws from the stream ``evaluation`` of ``seed``, by ``index``.
+
+    ``policy`` is the network of a run that was trained with one of the caller's own, as `rl.agent.load` takes it.
+    """
     from puffer_core.rl.agent import load
     from puffer_core.rl.streams import derive
 
-    return load(checkpoint, device=choose_device(config), seed=derive(seed, "evaluation", index))
+    return load(checkpoint, device=choose_device(config), seed=derive(seed, "evaluation", index), policy=policy)
 
 
 def run_of(checkpoint: Path) -> runs.RunDirectory | None:

@@ -134,6 +134,7 @@ def run(
     loggers: Mapping[str, Logger] | None = None,
     observers: Sequence[object] = (),
     console: Reporter | None = None,
+    policy: Any = None,
 ) -> dict[str, Any]:
     """Train as `train` does, then evaluate the last checkpoint; return the JSON object of `puffer run`."""
     request = Request(
@@ -148,6 +149,7 @@ def run(
         stop_at_score=stop_at_score,
         loggers=loggers or {},
         observers=observers,
+        policy=policy,
     )
     with console or Reporter() as reporter, _Command(env, request, reporter, _NOT_EVALUATED) as command:
         command.train()
@@ -240,8 +242,9 @@ class _Command:
         self._reporter.show(session.snapshot, force=True)
         if self.result["checkpoint"] is None:
             raise RunError("there is no checkpoint to evaluate")
-        episodes = session.prepared.job.config.base.eval_episodes
-        return evaluate(self._env, load=self.result["checkpoint"], episodes=episodes, console=self._reporter)
+        episodes, policy = session.prepared.job.config.base.eval_episodes, self._request.policy
+        checkpoint = self.result["checkpoint"]
+        return evaluate(self._env, load=checkpoint, episodes=episodes, console=self._reporter, policy=policy)
 
     def _collect(self) -> dict[str, Any]:
         assert self._session is not None

@@ -259,7 +259,7 @@ def test_a_signal_stops_an_evaluation_that_is_held(trained: dict[str, Any], monk
     before = signal.getsignal(signal.SIGINT)
     module = sys.modules["puffer_core.evaluate"]
 
-    def load(*_: Any) -> Script:
+    def load(*_: Any, **__: Any) -> Script:
         os.kill(os.getpid(), signal.SIGINT)
         return Script()
 

@@ -14,9 +14,10 @@ from fakes_modules import Both, Demands, Mutates, Noisy, Parts, Plain, Returns, 
 import puffer_core
 from puffer_core.env import PufferEnv
 from puffer_core.errors import OptionError, RunError
+from puffer_core.evaluate import evaluate
 from puffer_core.rl.trainer import PuffeRL
 from puffer_core.specs import EnvSpec
-from puffer_core.training import train
+from puffer_core.training import run, train
 from puffer_core.vector.serial import Serial
 
 GUESS = EnvSpec("fake/guess", make="fakes:Guess")
@@ -79,6 +80,17 @@ def test_a_run_of_a_module_says_what_is_missing(tmp_path: Path) -> None:
     built_in = train(GUESS, options=options(tmp_path, **{"train.total_timesteps": "256"}))
     with pytest.raises(RunError, match="trained with the built-in network `mlp`, the policy given is `Plain`"):
         puffer_core.load(built_in["run_dir"], policy=Plain)
+
+
+def test_a_run_of_a_module_is_evaluated_when_it_is_given(tmp_path: Path) -> None:
+    result = run(GUESS, options=options(tmp_path, **{"base.eval_episodes": "16"}), policy=Plain)
+    assert result["episodes"] == 16
+    given = {"load": result["run_dir"], "episodes": 16}
+    assert evaluate(GUESS, **given, policy=Plain)["score"] == result["score"]
+    with pytest.raises(RunError, match="was trained with a policy of its own, the class `Plain`"):
+        evaluate(GUESS, **given)
+    with pytest.raises(RunError, match="trained with the class `Plain`, the policy given is `Both`"):
+        evaluate(GUESS, **given, policy=Both)
 
 
 def test_a_network_of_ones_own_is_compiled_where_that_is_asked_for(
