@@ -89,6 +89,9 @@ def test_a_run_of_a_module_is_evaluated_when_it_is_given(tmp_path: Path) -> None
     assert evaluate(GUESS, **given, policy=Plain)["score"] == result["score"]
     with pytest.raises(RunError, match="was trained with a policy of its own, the class `Plain`"):
         evaluate(GUESS, **given)
+    with pytest.raises(RunError, match="was trained with a policy of its own") as caught:
+        evaluate(GUESS, load=result["run_dir"], policy=Plain, versus=result["run_dir"], options={"env.agents": "2"})
+    assert "policy=Plain" in str(caught.value.hint)
     with pytest.raises(RunError, match="trained with the class `Plain`, the policy given is `Both`"):
         evaluate(GUESS, **given, policy=Both)
 
