@@ -52,6 +52,7 @@ class PufferEnv:
         log, logged: (N, F) float32 and (N,) bool: the values of the episode that ended in a row, and whether one did.
             None without `log_fields`.
         log_fields: Names of the F values.
+        agent_types: Type of each agent, which ``policy.parameters = per-type`` gives weights of its own; may be empty.
         num_envs: Instances in this object: 1 unless it is a C environment.
     """
 
@@ -72,6 +73,7 @@ class PufferEnv:
 
     log_fields: tuple[str, ...] = ()
     has_action_mask: bool = False
+    agent_types: tuple[int, ...] = ()
     num_envs: int = 1
     is_adapter: bool = False
     """Whether this is one of the core's adapters, which keep the contract: a vector does not watch what they write."""

@@ -99,6 +99,8 @@ class PolicyConfig:
     """Give encoder, decoder and ``lstm`` a bias, zero at the start; off is the published form of ``mingru``."""
     box: Literal["gaussian", "squashed"] = "gaussian"
     """How numbers of an action reach their bounds: clipped (``gaussian``), or ``squashed`` into them by tanh."""
+    parameters: Literal["shared", "per-type", "per-agent"] = "shared"
+    """Which agents of an environment share weights: all, those of one type, or none."""
     normalize_observations: bool | Auto = False
     """Give each number of an observation mean 0 and variance 1, as far as the run has seen it; ``auto``: if floats."""
 

@@ -62,6 +62,7 @@ class PettingZooPufferEnv(PufferEnv):
         self.single_observation_space = self._agents.observation_space
         self.single_action_space = self._agents.action_space
         self.num_agents = len(self.possible_agents)
+        self.agent_types = _types_of(self.possible_agents)
         self.has_action_mask = bool(self._agents.list[0].heads) and self._needs_mask()
         check_spaces(self)
         super().__init__(buf)
@@ -300,3 +301,10 @@ def _game_of(env: Any) -> ParallelGame | TurnGame:
     """Return the form of an environment: turn-based ones have `last`, and `observe` one agent."""
     is_turn_based = callable(getattr(env, "last", None)) and callable(getattr(env, "observe", None))
     return TurnGame(env) if is_turn_based else ParallelGame(env)
+
+
+def _types_of(names: Sequence[Any]) -> tuple[int, ...]:
+    """Return the type of each agent: the same where names differ by a number at their end only."""
+    stems = [str(name).rstrip("0123456789_") for name in names]
+    order = list(dict.fromkeys(stems))
+    return tuple(order.index(stem) for stem in stems)

@@ -13,6 +13,7 @@ from puffer_core.emulation.spaces import FlatBox
 from puffer_core.errors import OptionError
 from puffer_core.policies.actions import ActionLayout
 from puffer_core.policies.lstm import LSTMLayer
+from puffer_core.policies.typed import TypedPolicy
 from puffer_core.rl.agent import Agent
 
 
@@ -80,7 +81,8 @@ class ActingStep(nn.Module):
         else:
             state = self.policy.initial_state(1)
         extra: dict[str, Any] = {"agents": given["agents"]} if self.needs_agents else {}
-        logits, values, after = self.policy.forward_eval(observations, state, **extra)
+        act = self.policy.forward_every if isinstance(self.policy, TypedPolicy) else self.policy.forward_eval
+        logits, values, after = act(observations, state, **extra)
         mask = given.get("action_mask")
         actions = _greedy(layout, logits, mask)
         results = (_masked(layout, logits, mask), actions, values)
@@ -98,7 +100,8 @@ class ActingStep(nn.Module):
             return mask
         if port.dtype.startswith("float"):
             return torch.randn(shape, generator=generator).to(getattr(torch, port.dtype))
-        most = {"bool": 2, "uint8": 256, "int8": 128}.get(port.dtype, 16) if port.name != "agents" else 1
+        most = {"bool": 2, "uint8": 256, "int8": 128}.get(port.dtype, 16)
+        most = len(self.policy.agent_types) if port.name == "agents" else most
         return torch.randint(0, most, shape, generator=generator).to(getattr(torch, port.dtype))
 
 

@@ -9,7 +9,7 @@ the trunk, O flat observation, A logits, L layers, W width of the state: D for M
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from puffer_core.policies.lstm import LSTMLayer
 from puffer_core.policies.mingru import MinGRULayer
 from puffer_core.policies.normalizer import Normalizer, make_normalizer
 from puffer_core.policies.precision import linear, multiply
+from puffer_core.policies.typed import TypedPolicy
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": nn.functional.gelu}
 STATE_WIDTHS = {"mingru": 1, "lstm": 2}
@@ -194,7 +195,8 @@ def make_policy(
     action_space: spaces.Space[Any],
     generator: torch.Generator,
     options: object | None = None,
-) -> Policy:
+    agent_types: Sequence[int] = (),
+) -> Policy | TypedPolicy:
     """Build the network that ``config`` describes, with weights drawn from ``generator``.
 
     Args:
@@ -203,6 +205,7 @@ def make_policy(
         action_space: Of one agent.
         generator: Source of all initial weights.
         options: The options dataclass of the encoder's plugin, for encoders that declare one.
+        agent_types: Kind of each agent of an environment (`policies.typed.agent_types`); empty for one network.
 
     Raises:
         UnknownNameError: If no plugin supplies an encoder of that name.
@@ -216,6 +219,10 @@ def make_policy(
     layout = ActionLayout.from_space(action_space, config.box)
     with torch.random.fork_rng(devices=[]):  # an encoder that draws from torch's own generator is seeded, too
         torch.manual_seed(generator.initial_seed())
-        body = encoder(observation_space, config.hidden_size, config.bias, generator, **arguments)
-    normalizer = make_normalizer(observation_space, body) if config.normalize_observations else None
-    return Policy(body, layout, config, generator, normalizer)
+        bodies = [
+            encoder(observation_space, config.hidden_size, config.bias, generator, **arguments)
+            for _ in range(len(set(agent_types)) or 1)
+        ]
+    normalizer = make_normalizer(observation_space, bodies[0]) if config.normalize_observations else None
+    networks = [Policy(body, layout, config, generator, normalizer) for body in bodies]
+    return TypedPolicy(networks, agent_types) if len(networks) > 1 else networks[0]

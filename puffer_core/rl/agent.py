@@ -15,7 +15,7 @@ from torch import Tensor
 from puffer_core.config.schema import PolicyConfig
 from puffer_core.emulation.spaces import FlatBox
 from puffer_core.errors import RunError, ShapeError
-from puffer_core.policies import Policy, make_policy
+from puffer_core.policies import make_policy
 from puffer_core.policies.module import PolicyEnv, adapt_to, module_name
 from puffer_core.rl import checkpoint
 from puffer_core.rl.streams import generator
@@ -38,7 +38,7 @@ class Agent:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: Any,
         observation_space: spaces.Box,
         action_space: spaces.Space[Any],
         path: Path,
@@ -53,7 +53,8 @@ class Agent:
 
     def initial_state(self, rows: int) -> Tensor:
         """Return the state before the first observation of ``rows`` episodes."""
-        return self.policy.initial_state(rows)
+        state: Tensor = self.policy.initial_state(rows)
+        return state
 
     @torch.no_grad()
     def act(
@@ -64,6 +65,7 @@ class Agent:
         greedy: bool = False,
         resets: NDArray[np.bool_] | None = None,
         action_mask: NDArray[np.uint8] | None = None,
+        agents: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[Any], Tensor]:
         """Return an action for each row, as an environment takes them, and the state for the next call.
 
@@ -74,9 +76,11 @@ class Agent:
             greedy: Take the most likely action instead of drawing one.
             resets: (n,) bool, rows whose episode has ended since the last call: they begin from state 0.
             action_mask: (n, sum of the sizes of discrete heads), nonzero where an action is legal.
+            agents: (n,) the index of each row's agent in its environment, for a policy with one network per kind of
+                agent.
 
         Raises:
-            ShapeError: If the observations are not rows of the observation space.
+            ShapeError: If the observations are not rows of the observation space, or ``agents`` are missing or unknown.
             EnvError: If nested ones lack a key, or hold other values than their space.
         """
         observations = self._rows(observations)
@@ -85,7 +89,8 @@ class Agent:
         if resets is not None and resets.any():
             before = before.clone()
             before[:, torch.from_numpy(np.flatnonzero(resets)).to(device)] = 0.0
-        logits, _, after = self.policy.forward_eval(torch.from_numpy(observations).to(device), before)
+        which = self._which(agents, rows)
+        logits, _, after = self.policy.forward_eval(torch.from_numpy(observations).to(device), before, **which)
         mask = None if action_mask is None else torch.from_numpy(action_mask).to(device)
         if greedy:
             actions = layout.greedy(logits, mask)
@@ -94,6 +99,17 @@ class Agent:
             actions = layout.sample(logits, noise, mask, self.policy.logstd)
         dtype = np.float32 if layout.dtype.is_floating_point else np.int32
         return layout.to_env(actions).cpu().numpy().astype(dtype).reshape(rows, *self.action_space.shape or ()), after
+
+    def _which(self, agents: NDArray[np.int64] | None, rows: int) -> dict[str, Tensor]:
+        """Return the argument ``agents`` of the policy, where it takes one."""
+        if not getattr(self.policy, "needs_agents", False):
+            return {}
+        most, found = len(self.policy.agent_types), np.asarray([] if agents is None else agents)
+        if found.shape != (rows,) or found.dtype.kind not in "iu" or not ((found >= 0) & (found < most)).all():
+            given = "none" if agents is None else np.array2string(found, threshold=8)
+            msg = f"agents: each of {rows} rows is one of the agents 0 to {most - 1} of its environment, given: {given}"
+            raise ShapeError(msg, hint="this policy has one network per kind of agent: act(..., agents=[...])")
+        return {"agents": torch.from_numpy(found.astype(np.int64)).to(self._device)}
 
     def _rows(self, observations: Any) -> NDArray[Any]:
         """Return observations as rows of the observation space."""
@@ -132,7 +148,7 @@ def load(
     content = checkpoint.read(path)
     try:
         described = dict(content.state["policy"])
-        module = described.pop("module", None)
+        module, types = described.pop("module", None), tuple(int(kind) for kind in described.pop("agent_types", ()))
         config = PolicyConfig(**described)
         options = checkpoint.restore_options(config.name, content.state["policy_options"])
         observed = checkpoint.restore_space(content.state["observation_space"])
@@ -140,25 +156,26 @@ def load(
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"the checkpoint {path} is damaged: {error}") from error
     assert isinstance(observed, spaces.Box)
-    network = _network(policy, module, config, options, PolicyEnv(observed, acted), path)
+    if policy is None and module is None:
+        network = make_policy(config, observed, acted, torch.Generator(), options, types)
+    else:
+        network = _own(policy, module, config, PolicyEnv(observed, acted), path)
     checkpoint.load_model(network, content.model, path)
     return Agent(network.to(device), observed, acted, path, step=content.state["global_step"], seed=seed)
 
 
-def _network(given: Any, module: str | None, config: PolicyConfig, options: Any, env: PolicyEnv, path: Path) -> Policy:
-    """Return the network that a checkpoint was saved from, with weights of no meaning.
+def _own(given: Any, module: str | None, config: PolicyConfig, env: PolicyEnv, path: Path) -> Any:
+    """Return the caller's own network that a checkpoint was saved from, with weights of no meaning.
 
     Raises:
         RunError: If the network is one of the caller's own that is not given, or another one is.
     """
-    if given is None and module is None:
-        observed: Any = env.single_observation_space
-        return make_policy(config, observed, env.single_action_space, torch.Generator(), options)
     if given is None:
         msg = f"{path} was trained with a policy of its own, the class `{module}`"
-        raise RunError(msg, hint=f"puffer_core.load(..., policy={module}): the class or function that made it")
+        hint = f"give load, evaluate or export policy={module}, what made it; an opponent is of the built-in networks"
+        raise RunError(msg, hint=hint)
     found: Any = adapt_to(env, given, config, torch.Generator())
     if module_name(found) != module:
         there = f"the class `{module}`" if module else f"the built-in network `{config.name}`"
         raise RunError(f"{path} was trained with {there}, the policy given is `{module_name(found)}`")
-    return found  # type: ignore[no-any-return]
+    return found

@@ -11,6 +11,7 @@ from puffer_core.place import place
 from puffer_core.policies import ActionLayout, make_policy
 from puffer_core.policies.choice import choose_encoder
 from puffer_core.policies.module import adapt_to
+from puffer_core.policies.typed import agent_types
 from puffer_core.rl import ranks
 from puffer_core.rl.network import COMPILERS, lacks_compiler
 from puffer_core.rl.streams import generator
@@ -33,6 +34,8 @@ def supports(job: Job) -> str | None:
         return f"train.precision={train.precision}: on {job.device} it computes in float32"
     if train.compile and (reason := _compiles_nothing(job)):
         return f"train.compile: {reason}"
+    if job.policy is not None and job.config.policy.parameters != "shared":
+        return f"policy.parameters={job.config.policy.parameters}: a network of your own is one for all agents"
     try:
         ActionLayout.from_space(job.action_space, job.config.policy.box)
     except (EnvError, OptionError) as error:
@@ -82,7 +85,8 @@ def make(job: Job, plan: Plan) -> PuffeRL:
         weights = generator(config.base.seed, "policy")
         policy: Any
         if job.policy is None:
-            policy = make_policy(config.policy, job.observation_space, job.action_space, weights, options)
+            kinds = agent_types(config.policy.parameters, vector)
+            policy = make_policy(config.policy, job.observation_space, job.action_space, weights, options, kinds)
         else:
             policy = adapt_to(vector, job.policy, config.policy, weights)
         threads = cores() if config.vec.num_threads == "auto" else config.vec.num_threads

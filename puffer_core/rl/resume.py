@@ -111,10 +111,12 @@ def _layout(trainer: PuffeRL) -> dict[str, Any]:
     """Return what a checkpoint and the trainer that goes on from it must have in common."""
     config = trainer.config
     policy = choose_encoder(config.policy, trainer.vector.single_observation_space)
-    module = module_name(checkpoint.plain(trainer.policy))
+    plain = checkpoint.plain(trainer.policy)
+    module, types = module_name(plain), getattr(plain, "agent_types", ())
+    named = {"module": module, "agent_types": list(types)}
     return {
         "horizon": trainer.rollout.horizon,
-        "policy": asdict(policy) | ({} if module is None else {"module": module}),
+        "policy": asdict(policy) | {key: value for key, value in named.items() if value},
         "policy_options": checkpoint.describe_options(config.options_of(policy.name)),
         "observation_space": checkpoint.describe_space(trainer.vector.single_observation_space),
         "action_space": checkpoint.describe_space(trainer.vector.single_action_space),

@@ -42,6 +42,8 @@ class Segments:
     resets: Tensor
     state: Tensor
     action_mask: Tensor | None
+    agents: Mapping[str, Tensor]
+    """``agents``, (S,) which agent of its environment each row is, where the policy asks for that."""
 
 
 class Rollout:
@@ -97,6 +99,8 @@ class Rollout:
         self.action_masks: Tensor | None = None
         if vector.action_mask is not None:
             self.action_masks = torch.zeros(*columns, layout.mask_width, dtype=torch.uint8, device=device)
+        needs_agents = getattr(policy, "needs_agents", False)
+        self._agents = torch.arange(rows, device=device) % vector.agents_per_env if needs_agents else None
         self.state = policy.initial_state(rows)
         self.snapshot = torch.zeros_like(self.state)
         self.first_new, self._is_carried = 1, True
@@ -131,7 +135,8 @@ class Rollout:
         self._step(noise)
         # The carried state stays the one before the last observation: the next rollout consumes it again.
         state = self._zeroed(self.state.clone(), self.horizon)
-        _, self.values[-1], _ = self._policy.forward_eval(self.observations[-1].to(self._device), state)
+        observations = self.observations[-1].to(self._device)
+        _, self.values[-1], _ = self._policy.forward_eval(observations, state, **self._agents_of(None))
         self._clock.mark("forward")
         mask = None if self.action_masks is None else self.action_masks[:-1].flatten(0, 1)
         logits, actions = self.logits.flatten(0, 1), self.actions.flatten(0, 1)
@@ -187,7 +192,8 @@ class Rollout:
         with self._threads:
             observations = self.observations[at].to(self._device)
             if self._selfplay is None:
-                logits, self.values[at], state = self._policy.forward_eval(observations, state)
+                agents = self._agents_of(rows)
+                logits, self.values[at], state = self._policy.forward_eval(observations, state, **agents)
             else:
                 logits, self.values[at], state = self._selfplay.forward_eval(observations, state, self._rows(at))
         self.state = state if rows is None else self.state.index_copy_(1, rows, state)
@@ -199,6 +205,12 @@ class Rollout:
             actions = self._selfplay.sample(logits, noise[at], mask, self._rows(at))
         self.logits[at], self.actions[at] = logits, actions
         return actions
+
+    def _agents_of(self, rows: Tensor | None) -> dict[str, Tensor]:
+        """Return the argument ``agents`` for the given rows, None for all, where the policy takes it."""
+        if self._agents is None:
+            return {}
+        return {"agents": self._agents if rows is None else self._agents.index_select(0, rows)}
 
     def _rows(self, at: At) -> NDArray[np.int64]:
         return np.arange(self.rows) if isinstance(at, int) else at[1]
@@ -255,7 +267,8 @@ class Rollout:
         column, rows = (at, found) if isinstance(at, int) else (at[0][found], at[1][found])
         indices = torch.from_numpy(rows).to(self._device)
         observations = torch.from_numpy(self._vector.final_observations[found]).to(self._device)
-        _, values, _ = self._policy.forward_eval(observations, self.state.index_select(1, indices))
+        state, agents = self.state.index_select(1, indices), self._agents_of(indices)
+        _, values, _ = self._policy.forward_eval(observations, state, **agents)
         self.final_values[column, indices] = values
         self._clock.mark("forward")
 
@@ -313,6 +326,7 @@ class Rollout:
             resets=self.host(self.resets[:-1]).index_select(1, rows),
             state=self.snapshot.index_select(1, rows),
             action_mask=None if masks is None else masks[:-1].index_select(1, rows),
+            agents=self._agents_of(rows),
         )
 
     def live(self, rows: Tensor) -> Tensor | None:

@@ -241,7 +241,7 @@ class PuffeRL:
             count=count,
         )
         self._clock.mark("replay")
-        logits, values = self._network(segments.observations, segments.state, segments.resets)
+        logits, values = self._network(segments.observations, segments.state, segments.resets, **segments.agents)
         loss, terms, ratio = ppo_loss(logits, values, policy.logstd, policy.layout, targets, coefs)
         if not self.gradient_steps and module_name(policy):
             self._compare_start(ratio)

@@ -35,6 +35,7 @@ class Vector(ABC):
         single_observation_space, single_action_space: Of one agent.
         num_envs: Instances.
         agents_per_env: Rows of one instance; they are consecutive.
+        agent_types: Type of each agent of an instance; empty where they are all of one.
         num_agents: Rows of all environments.
         agents_per_batch: Rows of one batch, which the arrays below have: fewer than `num_agents` where batches are
             partial. Then every `recv` puts other arrays here, and `agent_ids` says whose rows they are.
@@ -53,6 +54,7 @@ class Vector(ABC):
     single_action_space: Space
     num_envs: int
     agents_per_env: int
+    agent_types: tuple[int, ...] = ()
     num_agents: int
     agents_per_batch: int
     observations: Array

@@ -12,7 +12,14 @@ from puffer_core.native import NativeEnv
 from puffer_core.vector.logs import EPISODE_FIELDS
 from puffer_core.vector.source import Source
 
-_COMPARED = ("single_observation_space", "single_action_space", "num_agents", "has_action_mask", "log_fields")
+_COMPARED = (
+    "single_observation_space",
+    "single_action_space",
+    "num_agents",
+    "has_action_mask",
+    "log_fields",
+    "agent_types",
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class Rows:
         num_instances: Instances in one object: 1 for Python, ``num_envs`` for an environment in C.
         has_action_mask: Whether it writes `action_mask`.
         log_fields: What it logs itself; empty where `EpisodeStats` keeps the log for it.
+        agent_types: As in `PufferEnv`.
     """
 
     single_observation_space: Space
@@ -33,6 +41,7 @@ class Rows:
     num_instances: int
     has_action_mask: bool
     log_fields: tuple[str, ...]
+    agent_types: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, env: PufferEnv) -> Rows:
@@ -44,6 +53,7 @@ class Rows:
             int(env.num_instances),
             bool(env.has_action_mask),
             tuple(env.log_fields),
+            _agent_types(env),
         )
 
     @classmethod
@@ -89,7 +99,22 @@ class Rows:
 
     def require_same(self, env: PufferEnv | Rows, position: int, owner: str) -> None:
         """Refuse an environment that does not fit into arrays of this kind."""
+        env = env if isinstance(env, Rows) else Rows.of(env)
         for name in _COMPARED:
             if getattr(env, name) != getattr(self, name):
                 msg = f"environment {position} has {name} {getattr(env, name)}, the first has {getattr(self, name)}"
                 raise EnvError(f"{owner}: {msg}")
+
+
+def _agent_types(env: PufferEnv) -> tuple[int, ...]:
+    """Return the types that an environment declares.
+
+    Raises:
+        EnvError: If they are not one integer of at least 0 for each agent.
+    """
+    types = tuple(getattr(env, "agent_types", ()))
+    are_counts = all(isinstance(kind, int | np.integer) and kind >= 0 for kind in types)
+    if types and not (are_counts and len(types) == env.num_agents):
+        msg = f"{type(env).__name__}: agent_types={types} is not one integer of at least 0 for each of "
+        raise EnvError(f"{msg}{env.num_agents} agents", hint="leave it empty where all are of one type")
+    return tuple(int(kind) for kind in types)

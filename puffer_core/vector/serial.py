@@ -136,7 +136,7 @@ class Serial(Vector):
         self.rows = rows
         self.single_observation_space = rows.single_observation_space
         self.single_action_space = rows.single_action_space
-        self.agents_per_env = rows.agents_per_env
+        self.agents_per_env, self.agent_types = rows.agents_per_env, rows.agent_types
         self.num_agents = self.agents_per_batch = rows.num_agents * objects
         self.log_fields = rows.columns
         layout = rows.layout(objects)

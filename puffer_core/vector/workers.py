@@ -70,7 +70,7 @@ class WorkerVector(Vector):
         self.rows = rows
         self.single_observation_space = rows.single_observation_space
         self.single_action_space = rows.single_action_space
-        self.agents_per_env = rows.agents_per_env
+        self.agents_per_env, self.agent_types = rows.agents_per_env, rows.agent_types
         self.log_fields = rows.columns
         self.num_envs = rows.num_instances * objects
         self.num_agents = rows.num_agents * objects

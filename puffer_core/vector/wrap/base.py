@@ -12,7 +12,16 @@ from puffer_core.env import Array, Space
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.vector.base import SEND, Vector
 
-_FIXED = ("num_envs", "agents_per_env", "num_agents", "agents_per_batch", "log_fields", "limits", "backend")
+_FIXED = (
+    "num_envs",
+    "agents_per_env",
+    "agent_types",
+    "num_agents",
+    "agents_per_batch",
+    "log_fields",
+    "limits",
+    "backend",
+)
 _RECEIVED = (
     "observations",
     "actions",

@@ -17,7 +17,7 @@ from puffer_core.vector.infos import as_infos, is_number
 from puffer_core.vector.seeds import Seeding
 
 Info = dict[str, Any]
-_FIXED = (*DECLARED, "log_fields", "has_action_mask", "num_envs", "is_adapter")
+_FIXED = (*DECLARED, "log_fields", "has_action_mask", "num_envs", "agent_types", "is_adapter")
 _LAST = ("score", "perf")
 """What infos say of the episode so far: the last value is that of the episode."""
 
