@@ -57,10 +57,11 @@ def sync_run(
             warn(f"{damaged} damaged lines of {directory.path}/metrics.jsonl are left out")
         progress = Progress(directory.path, name)
         if again:
-            progress.step = -1
+            progress.restart()
         missing = [(step, row) for step, row in rows if step > progress.step]
-        if missing:
-            _send(resolve(spec.make)(SavedRun(directory.path, config)), name, missing, progress, directory.result())
+        result = directory.result()
+        if missing or (result is not None and not progress.is_closed):
+            _send(resolve(spec.make)(SavedRun(directory.path, config)), name, missing, progress, result)
         return len(missing)
     finally:
         directory.release()
@@ -73,19 +74,33 @@ def _send(
     progress: Progress,
     result: dict[str, Any] | None,
 ) -> None:
+    is_sent = False
     try:
-        _call(logger, "start")
-        for step, row in rows:
-            logger.log(step, row)
-            progress.advance(step)
-        if result is not None:
-            _call(logger, "finish", result)
-        logger.close()
+        try:
+            _hand_over(logger, rows, progress, result)
+        finally:  # what was taken is to be sent, also where a later row was refused
+            logger.close()
+            is_sent = True
+        progress.close()
     except PufferError:
         raise
     except (Exception, SystemExit) as error:
         hint = "the same command goes on where it stopped"
         raise RunError(f"logger `{name}` failed after step {progress.step}: {describe(error)}", hint=hint) from error
+    finally:
+        if not is_sent:
+            progress.rewind()
+
+
+def _hand_over(
+    logger: Logger, rows: list[tuple[int, dict[str, float]]], progress: Progress, result: dict[str, Any] | None
+) -> None:
+    _call(logger, "start")
+    for step, row in rows:
+        logger.log(step, row)
+        progress.advance(step)
+    if result is not None:
+        _call(logger, "finish", result)
 
 
 def _call(logger: Logger, method: str, *arguments: Any) -> None:

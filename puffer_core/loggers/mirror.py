@@ -60,12 +60,12 @@ class Mirror:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"puffer-logger-{name}", daemon=True)
         self._error: Exception | None = None
-        self._is_abandoned = self._is_ending = self.has_failed = False
+        self._is_abandoned = self._is_ending = self._is_started = self.has_failed = False
 
     @property
     def waiting(self) -> int:
         """Calls that the logger has not begun."""
-        return self._calls.qsize() - self._is_ending
+        return max(0, self._calls.qsize() - self._is_ending)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Put a row into the queue.
@@ -107,8 +107,13 @@ class Mirror:
         self._raise()
 
     def abandon(self) -> None:
-        """Give the logger up: it is called no more; a call that it is in now may still return."""
+        """Give the logger up: it is called no more; a call that it is in now may still return.
+
+        What it was handed in this session counts as not sent.
+        """
         self._is_abandoned = True
+        if self._progress is not None:
+            self._progress.rewind()
         self._calls.put(None)
         abandon = getattr(self._logger, "abandon", None)
         if abandon is not None:
@@ -144,9 +149,17 @@ class Mirror:
             self._error = _as_exception(error)
         try:
             if not self._is_abandoned:
-                self._logger.close()
+                self._close()
         except BaseException as error:
             self._error = self._error or _as_exception(error)
+            if self._progress is not None:
+                self._progress.rewind()
+
+    def _close(self) -> None:
+        """Close the logger; it has then sent what it was handed, and the result unless it failed before."""
+        self._logger.close()
+        if self._progress is not None and self._is_started and not self.has_failed:
+            self._progress.close()
 
     def _run(self) -> None:
         call = self._calls.get()
@@ -155,6 +168,9 @@ class Mirror:
         start = getattr(self._logger, "start", None)
         if start is not None:
             start()
+        if self._progress is not None:
+            self._progress.open()
+        self._is_started = True
         for step, row in self._backlog():
             self._log(step, row)
         while call is not None and not self._is_abandoned:

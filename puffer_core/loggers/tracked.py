@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -34,25 +35,59 @@ class TrackedRun(Protocol):
 
 
 class Progress:
-    """How far a run is mirrored by one logger: the last step it took, in a file of the run directory."""
+    """How far a run is mirrored by one logger, in a file of the run directory.
+
+    Trackers queue what they are given. A session therefore counts only once its logger has closed without an error:
+    until then `rewind` undoes it.
+
+    Attributes:
+        step: Of the last row that was handed over, -1 before the first.
+        is_closed: Whether the last session ended well, its result included.
+    """
 
     def __init__(self, directory: Path, name: str) -> None:
         self._path = directory / FOLDER / f"{name}.json"
-        self.step = self._read()
+        self._lock, self._is_over = threading.Lock(), False
+        self.step, self.is_closed = self._read()
+        self._first = self.step
 
-    def _read(self) -> int:
+    def _read(self) -> tuple[int, bool]:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads(self._path.read_text("utf-8"))["step"])
-        return -1
+            entries = json.loads(self._path.read_text("utf-8"))
+            return int(entries["step"]), entries.get("closed") is True
+        return -1, False
+
+    def restart(self) -> None:
+        """Take nothing as handed over."""
+        self._first = self.step = -1
+
+    def open(self) -> None:
+        """Note that a session has begun."""
+        self._note(self.step)
 
     def advance(self, step: int) -> None:
         """Note that everything up to ``step`` is handed over; where the disk is full, rows are sent twice later."""
-        self.step = step
-        with suppress(OSError):
-            self._path.parent.mkdir(exist_ok=True)
-            partial = self._path.with_suffix(".partial")
-            partial.write_text(to_json({"step": step}), "utf-8")
-            partial.replace(self._path)
+        self._note(step)
+
+    def close(self) -> None:
+        """Note that the logger has sent what it was handed."""
+        self._note(self.step, is_closed=True)
+
+    def rewind(self) -> None:
+        """Go back to where this session began, for good: what was handed over since may not have been sent."""
+        self._note(self._first)
+        self._is_over = True
+
+    def _note(self, step: int, *, is_closed: bool = False) -> None:
+        with self._lock:  # a logger that was given up may still return from its call
+            if self._is_over:
+                return
+            self.step, self.is_closed = step, is_closed
+            with suppress(OSError):
+                self._path.parent.mkdir(exist_ok=True)
+                partial = self._path.with_suffix(".partial")
+                partial.write_text(to_json({"step": step, "closed": is_closed}), "utf-8")
+                partial.replace(self._path)
 
 
 def rows_of(directory: Path) -> tuple[list[tuple[int, dict[str, float]]], int]:

@@ -6,12 +6,14 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from puffer_core import sync
 from puffer_core.errors import RunError
 from puffer_core.files import append_json
 from puffer_core.loggers import Loggers, Mirror, mirrored
@@ -191,7 +193,7 @@ def test_mirrored_notes_how_far_it_is_and_goes_on_from_there(tmp_path: Path, tra
         directory_with(tmp_path, 4, 5)
     assert [step for step, _ in first.rows] == [1, 2, 3, 4]
     assert [step for step, _ in tracker.rows] == [5, 6]
-    assert json.loads((tmp_path / "loggers" / "toy.json").read_text()) == {"step": 6}
+    assert json.loads((tmp_path / "loggers" / "toy.json").read_text()) == {"step": 6, "closed": True}
 
 
 def test_progress_starts_anew_where_its_file_is_damaged(tmp_path: Path) -> None:
@@ -215,3 +217,40 @@ def test_rows_of_leaves_out_what_is_damaged(tmp_path: Path) -> None:
     assert [step for step, _ in rows] == [1, 3]
     assert str(rows[0][1]) == "{'x': nan}"
     assert damaged == 2
+
+
+@pytest.mark.parametrize("ends", ["fails", "hangs"])
+def test_what_a_session_could_not_send_counts_as_not_sent(tmp_path: Path, ends: str) -> None:
+    Progress(tmp_path, "toy").advance(4)
+    tracker = Tracker(raises="close") if ends == "fails" else Tracker(blocks="close")
+    mirror = mirrored(SimpleNamespace(directory=tmp_path), "toy", tracker)
+    mirror.log(5, {"x": 1.0})
+    mirror.end()
+    assert tracker.closed.wait(WAIT)
+    with pytest.raises((ConnectionError, RunError), match=r"no network|; 0 entries that waited"):
+        mirror.wait(time.monotonic() + (WAIT if ends == "fails" else 0.0))
+    tracker.gate.set()
+    mirror._thread.join(WAIT)
+    after = Progress(tmp_path, "toy")
+    assert (after.step, after.is_closed) == (4, False)
+
+
+def test_a_session_that_ended_well_is_closed_until_the_next_begins(tmp_path: Path, tracker: Tracker) -> None:
+    mirror = mirrored(SimpleNamespace(directory=tmp_path), "toy", tracker)
+    mirror.log(5, {"x": 1.0})
+    mirror.end()
+    mirror.wait(time.monotonic() + WAIT)
+    progress = Progress(tmp_path, "toy")
+    assert (progress.step, progress.is_closed) == (5, True)
+    progress.open()
+    assert not Progress(tmp_path, "toy").is_closed
+
+
+@pytest.mark.parametrize("raises", ["", "log", "close"])
+def test_sync_keeps_what_was_sent_and_sends_the_rest_with_the_result(tmp_path: Path, raises: str) -> None:
+    tracker, progress = Tracker(raises=raises), Progress(tmp_path, "toy")
+    with pytest.raises(RunError, match="no network") if raises else nullcontext():
+        sync._send(tracker, "toy", [(1, {"x": 1.0})], progress, {"score": 1.0})
+    after = Progress(tmp_path, "toy")
+    assert (after.step, after.is_closed) == ((-1, False) if raises else (1, True))
+    assert tracker.calls[-1] == "close"

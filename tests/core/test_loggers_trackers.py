@@ -69,7 +69,7 @@ def test_trackers_print_nothing_and_leave_one_object_on_stdout(tracked: Tracked)
 @pytest.mark.parametrize("name", TRACKERS)
 def test_trackers_note_how_far_they_are(tracked: Tracked, name: str) -> None:
     noted = json.loads((tracked.run.path / "loggers" / f"{name}.json").read_text())
-    assert noted == {"step": max(tracked.rows)}
+    assert noted == {"step": max(tracked.rows), "closed": True}
 
 
 def tensorboard_rows(folder: Path) -> Rows:
