@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from puffer_core import config as configuration
 from puffer_core import plugins, runs
-from puffer_core.place import PARENT
+from puffer_core.place import HERE, PARENT
 
 if TYPE_CHECKING:
     from puffer_core.config.schema import CommandConfig
@@ -67,8 +67,9 @@ def launch(command: Sequence[str], count: int) -> int:
 
 
 def _variables(rank: int, count: int, port: int) -> Mapping[str, str]:
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port, PARENT: os.getpid()}
-    return {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in place.items()}}
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, HERE: count}
+    numbers = {**place, "MASTER_PORT": port, PARENT: os.getpid()}
+    return {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in numbers.items()}}
 
 
 def _free_port() -> int:

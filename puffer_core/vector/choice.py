@@ -6,12 +6,12 @@ step of the environment is timed, and where worker processes would be clearly fa
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from puffer_core.errors import OptionError
+from puffer_core.place import place
 from puffer_core.specs import BackendSpec, VectorJob
 from puffer_core.vector.blocks import auto_workers
 from puffer_core.vector.counts import is_auto, refuse_split
@@ -137,7 +137,7 @@ def _serial_or_workers(
 
 def is_alone(job: VectorJob) -> bool:
     """Return whether one process was asked for, or other ranks of this machine use its cores already."""
-    return job.num_workers == 1 or int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1
+    return job.num_workers == 1 or place().local_world_size > 1
 
 
 def _duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from puffer_core.env import Array, Step
 from puffer_core.errors import EnvError, OptionError
 from puffer_core.native import MAX_THREADS, NativeEnv
+from puffer_core.place import place
 from puffer_core.vector.base import SEND, Vector
 from puffer_core.vector.counts import refuse_split
 from puffer_core.vector.source import Source, source_of
@@ -132,9 +133,9 @@ class Native(Vector):
 
 
 def auto_threads(source: Source, instances: int) -> int:
-    """Return one thread per core, but none for fewer than `ROWS_PER_THREAD` rows."""
+    """Return one thread per core of this rank's share, but none for fewer than `ROWS_PER_THREAD` rows."""
     rows = instances * source.agents
-    return max(1, min(cores(), rows // ROWS_PER_THREAD, MAX_THREADS))
+    return max(1, min(cores() // place().local_world_size, rows // ROWS_PER_THREAD, MAX_THREADS))
 
 
 def cores() -> int:

@@ -19,6 +19,7 @@ from fakes_env import Count, Match
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from puffer_core.errors import OptionError
+from puffer_core.place import HERE, PLACE, Place
 from puffer_core.specs import EnvSpec, VectorJob
 from puffer_core.vector import Multiprocessing, Native, Serial, choice, make, open_vector, probe, source_of
 from puffer_core.vector.choice import Forecast, forecast, second_thoughts
@@ -31,7 +32,8 @@ FAST, SLOW = 2e-6, 1e-3
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "cores", lambda: 2)
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    for name in (*PLACE, HERE):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -145,10 +147,10 @@ def test_nothing_is_timed_for_environments_in_c(step_takes: Any) -> None:
 
 def test_nothing_is_timed_on_one_core_or_beside_other_ranks(step_takes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = step_takes(SLOW)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(choice, "place", lambda: Place(local_world_size=2))
     with make(Match, 8) as vector:
         assert type(vector) is Serial
-    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    monkeypatch.setattr(choice, "place", Place)
     monkeypatch.setattr(choice, "cores", lambda: 1)
     with make(Match, 8) as vector:
         assert type(vector) is Serial

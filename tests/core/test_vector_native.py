@@ -11,8 +11,10 @@ from counter import counter_table
 from puffer_core import vector
 from puffer_core.config import BaseConfig, Config, VecConfig
 from puffer_core.errors import EnvError, OptionError, PluginError, UnknownNameError, UsageError
+from puffer_core.place import Place
 from puffer_core.plugins import manager
 from puffer_core.specs import BackendSpec, EnvSpec, VectorJob
+from puffer_core.vector import native
 from puffer_core.vector.native import auto_threads
 
 ONES = np.ones((6, 2), np.int32)
@@ -154,6 +156,8 @@ def test_threads_are_chosen_by_rows(table, monkeypatch):
     monkeypatch.setattr("puffer_core.vector.native.cores", lambda: 4)
     source = vector.source_of(table)
     assert [auto_threads(source, n) for n in (1, 511, 512, 4096)] == [1, 1, 2, 4]
+    monkeypatch.setattr(native, "place", lambda: Place(local_world_size=3))  # ranks share the cores
+    assert [auto_threads(source, n) for n in (1, 512, 4096)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
