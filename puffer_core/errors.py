@@ -55,6 +55,10 @@ class RunError(PufferError):
     """Raised when a run directory or a checkpoint is missing, incomplete, or belongs to something else."""
 
 
+class LostRankError(PufferError):
+    """Raised when another process of the same run has failed or is gone; this one can't go on without it."""
+
+
 class NonFiniteError(PufferError, ArithmeticError):
     """Raised when a loss, an observation or a reward is not finite; the text names tensor, environment and step."""
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from puffer_core.errors import RunError
+from puffer_core.errors import LostRankError
 from puffer_core.isolation import describe
 from puffer_core.place import PARENT, Place, place
 
@@ -73,6 +73,9 @@ class Ranks:
     def total(self, number: float) -> float:
         """Return the sum of a number over ranks."""
         return float(sum(self.gather(number)))
+
+    def expect_end(self) -> None:
+        """Note that the run has ended well: from now on other ranks may go at any time."""
 
     def leave(self, error: BaseException | None = None) -> None:
         """Go: this rank takes part in nothing more. With an error, the others fail as well, and are told why."""
@@ -158,7 +161,11 @@ class Group(Ranks):
     def _explain(self, error: RuntimeError) -> NoReturn:
         """Raise what has befallen the other rank without which a collective could not be done."""
         text = _failure(self._store, GRACE_S / 2)
-        raise RunError(text or f"another process of this run is gone: {describe(error)}") from error
+        raise LostRankError(text or f"another process of this run is gone: {describe(error)}") from error
+
+    def expect_end(self) -> None:
+        """Watch the others no more."""
+        self._watch.stop()
 
     def leave(self, error: BaseException | None = None) -> None:
         """Close the connections, on which ranks that still wait for this one fail."""

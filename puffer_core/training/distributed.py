@@ -109,6 +109,7 @@ def follow(trainer: Trainer, ranks: Ranks, signals: StopSignals, reporter: Repor
         while True:
             name, args, named = ranks.broadcast_object(None)
             if name == CLOSE:
+                ranks.expect_end()  # closing environments may take longer than rank 0 stays
                 return
             try:
                 result = _make(trainer, name, args, named)

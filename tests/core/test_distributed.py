@@ -16,9 +16,10 @@ import torch
 from fakes_ranks import end, in_threads, reports, start
 from gymnasium import spaces
 
+from puffer_core import launch
 from puffer_core.config import load
 from puffer_core.config.plan import plan
-from puffer_core.errors import OptionError
+from puffer_core.errors import LostRankError, OptionError, RunError
 from puffer_core.place import PLACE, Place, place
 from puffer_core.policies import ActionLayout
 from puffer_core.policies.normalizer import Normalizer
@@ -27,6 +28,7 @@ from puffer_core.rl.means import Means
 from puffer_core.rl.rank_means import count_over, over
 from puffer_core.rl.ranks import Ranks
 from puffer_core.rl.replay import normalize
+from puffer_core.training.distributed import follow
 
 PACKAGE = Path(__file__).parents[2] / "puffer_core"
 COLLECTIVES = {"sum_", "max_", "broadcast_", "gather", "broadcast_object", "any", "total"}
@@ -34,7 +36,54 @@ COLLECTIVES = {"sum_", "max_", "broadcast_", "gather", "broadcast_object", "any"
 
 def test_a_process_that_nobody_placed_is_alone():
     assert place({"WORLD_SIZE": "4"}) == Place()
-    assert place(dict(zip(PLACE, ("1", "4", "1", "host", "29500"), strict=True))) == Place(1, 4, 1)
+    placed = dict(zip(PLACE, ("1", "4", "1", "host", "29500"), strict=True))
+    assert place(placed) == Place(1, 4, 1)
+    assert place({**placed, "LOCAL_WORLD_SIZE": "2"}) == Place(1, 4, 1, 2)
+    with pytest.raises(OptionError, match="LOCAL_WORLD_SIZE=0 must be 1 or more"):
+        place({**placed, "LOCAL_WORLD_SIZE": "0"})
+
+
+def test_launch_tells_each_rank_how_many_share_the_machine():
+    assert place(launch._variables(1, 3, 29500)) == Place(1, 3, 1, 3)
+
+
+class Ended(Ranks):
+    """Tells a rank to close, once it may; or fails as where another is gone."""
+
+    def __init__(self, call: str) -> None:
+        self.call, self.ends = call, 0
+
+    def gather(self, value):
+        return [(self.call, (), {})]
+
+    def expect_end(self):
+        self.ends += 1
+
+
+class Closing:
+    """A trainer that looks, as it closes, whether its rank still watches the others."""
+
+    def __init__(self, ranks):
+        self.ranks, self.ends_at_close = ranks, None
+
+    def save(self):
+        raise LostRankError("another process of this run is gone")
+
+    def close(self):
+        self.ends_at_close = self.ranks.ends
+
+
+def test_a_rank_that_is_let_go_watches_the_others_no_more_while_it_closes():
+    trainer = Closing(Ended("close"))
+    follow(trainer, trainer.ranks, None, None)
+    assert trainer.ends_at_close == 1
+
+
+def test_a_rank_that_dies_during_a_save_is_no_full_disk():
+    trainer = Closing(Ended("save"))
+    with pytest.raises(LostRankError, match="is gone"):
+        follow(trainer, trainer.ranks, None, None)
+    assert not issubclass(LostRankError, RunError)
 
 
 @pytest.mark.parametrize(("rank", "message"), [("x", "must be integers"), ("4", "is not below WORLD_SIZE=4")])
