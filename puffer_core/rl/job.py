@@ -90,7 +90,7 @@ def make(job: Job, plan: Plan) -> PuffeRL:
         else:
             policy = adapt_to(vector, job.policy, config.policy, weights)
         threads = cores() if config.vec.num_threads == "auto" else config.vec.num_threads
-        threads = max(1, threads // plan.world_size)
+        threads = max(1, threads // place().local_world_size)
         group = ranks.join(job.device)  # after workers were forked, which would keep its connections open
         return PuffeRL(config, vector, policy.to(job.device), plan, device=job.device, threads=threads, ranks=group)
     except BaseException:
