@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from puffer_core.policies.actions import full_precision
+
 if TYPE_CHECKING:
     from puffer_core.policies.policy import Policy
     from puffer_core.vector.base import Vector
@@ -126,8 +128,11 @@ class TypedPolicy(nn.Module):
         return [(kind, rows) for kind, rows in places if len(rows)]
 
     def _with_deviations(self, kind: int, logits: Tensor) -> Tensor:
+        """Return logits with the network's log-deviations behind them; a sum, since a recording would fix `expand`."""
         logstd = self._network(kind).logstd
-        return logits if logstd is None else torch.cat([logits, logstd.to(logits.dtype).expand(len(logits), -1)], 1)
+        if logstd is None:
+            return logits
+        return torch.cat([full_precision(logits), logstd + torch.zeros_like(logits[:, :1])], 1)
 
 
 def agent_types(parameters: str, vector: Vector) -> tuple[int, ...]:

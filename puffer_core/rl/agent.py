@@ -149,6 +149,8 @@ def load(
     try:
         described = dict(content.state["policy"])
         module, types = described.pop("module", None), tuple(int(kind) for kind in described.pop("agent_types", ()))
+        if sorted(set(types)) != list(range(len(set(types)))):
+            raise ValueError(f"agent_types={types} are not counted from 0 on")
         config = PolicyConfig(**described)
         options = checkpoint.restore_options(config.name, content.state["policy_options"])
         observed = checkpoint.restore_space(content.state["observation_space"])

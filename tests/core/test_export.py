@@ -39,11 +39,11 @@ ACTIONS: dict[str, Any] = {
 }
 
 
-def agent_of(observed: Any, acted: Any, **policy: Any) -> tuple[Agent, dict[str, Any]]:
+def agent_of(observed: Any, acted: Any, types: tuple[int, ...] = (), **policy: Any) -> tuple[Agent, dict[str, Any]]:
     """Return an agent that has not learnt, but whose numbers are not those of a start, and what its network is."""
     config = PolicyConfig(**{"hidden_size": 24, **policy})
     generator = torch.Generator().manual_seed(3)
-    made = make_policy(config, observed, acted, generator)
+    made = make_policy(config, observed, acted, generator, None, types)
     with torch.no_grad():
         for tensor in made.parameters():
             tensor.add_(torch.randn(tensor.shape, generator=generator), alpha=0.1)
@@ -72,10 +72,12 @@ def torch_step(agent: Agent, step: ActingStep, inputs: tuple[torch.Tensor, ...])
     state = given.get("state", policy.initial_state(ROWS)).clone()
     if "resets" in given:
         state[:, given["resets"]] = 0.0
+    which = {"agents": given["agents"]} if "agents" in given else {}
     with torch.no_grad():
-        logits, values, after = policy.forward_eval(given["observations"], state)
+        logits, values, after = policy.forward_eval(given["observations"], state, **which)
+    others: Any = {key: tensor.numpy() for key, tensor in which.items()}
     actions, _ = agent.act(
-        given["observations"].numpy(), state, greedy=True, action_mask=None if mask is None else mask.numpy()
+        given["observations"].numpy(), state, greedy=True, action_mask=None if mask is None else mask.numpy(), **others
     )
     if mask is not None:
         width = policy.layout.mask_width
@@ -102,6 +104,15 @@ def assert_same(agent: Agent, network: Mapping[str, Any], folder: Path) -> None:
 def test_onnx_agrees_with_torch_for_every_core_and_action(core: str, kind: str, tmp_path: Path) -> None:
     acted = ACTIONS[kind] if kind != "mixed" else action_codec(ACTIONS[kind]).space
     agent, network = agent_of(VECTOR, acted, core=core, num_layers=2, normalize_observations=True)
+    assert_same(agent, network, tmp_path)
+
+
+@pytest.mark.parametrize("core", ["none", "mingru", "lstm"])
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+def test_onnx_agrees_with_torch_for_one_network_per_kind_of_agent(core: str, kind: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"core": core, "normalize_observations": True}
+    agent, network = agent_of(VECTOR, ACTIONS[kind], (0, 1, 0, 2), **options)
+    assert ActingStep(agent).inputs[-1].name == "agents"
     assert_same(agent, network, tmp_path)
 
 

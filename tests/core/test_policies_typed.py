@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from fakes_typed import Chase, Opposites
 from gymnasium import spaces
 
 import puffer_core
-from puffer_core.config.schema import PolicyConfig
+from puffer_core.config.schema import Config, PolicyConfig, SelfPlayConfig
 from puffer_core.emulation.pettingzoo import PettingZooPufferEnv
 from puffer_core.errors import EnvError, OptionError, RunError, ShapeError
 from puffer_core.policies import Policy, make_policy
 from puffer_core.policies.typed import TypedPolicy, agent_types
 from puffer_core.rl.agent import load
+from puffer_core.rl.replay import ALONE
+from puffer_core.rl.selfplay import SelfPlay
 from puffer_core.rl.streams import generator
 from puffer_core.vector import make
 from puffer_core.vector.base import Vector
@@ -211,3 +214,40 @@ def test_a_pettingzoo_environment_trains_evaluates_and_loads(tmp_path: Path, mon
 def test_a_network_of_ones_own_is_for_all_agents() -> None:
     with pytest.raises(OptionError, match=r"policy\.parameters=per-type: a network of your own is one for all agents"):
         puffer_core.train(Chase, policy=torch.nn.Identity, options={**SMALL, "policy.parameters": "per-type"})
+
+
+def test_agents_of_two_kinds_from_mpe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mpe2")
+    monkeypatch.setenv("PUFFER_RUNS", str(tmp_path))
+    options = {**SMALL, "policy.parameters": "per-type", "policy.hidden_size": "16", "vec.backend": "serial"}
+    name = "pettingzoo/simple_adversary_v3"
+    result = puffer_core.train(name, options={**options, "train.total_timesteps": "192"})
+    assert puffer_core.load(result["run_dir"]).policy.agent_types == (0, 1, 1)
+
+
+@pytest.mark.parametrize("types", [[0, 2, 0], [0, "one", 0], 5])
+def test_damaged_types_are_found_when_loading(types: Any, tmp_path: Path) -> None:
+    with make(Opposites, num_envs=4) as vector:
+        trainer = trainer_of(vector)
+        trainer.save(tmp_path / "0")
+    state = json.loads((tmp_path / "0" / "state.json").read_text())
+    state["policy"]["agent_types"] = types
+    (tmp_path / "0" / "state.json").write_text(json.dumps(state))
+    with pytest.raises(RunError, match="is damaged"):
+        load(tmp_path / "0")
+
+
+def test_selfplay_gives_opponents_their_agents() -> None:
+    with make(Opposites, num_envs=4) as vector:
+        config = Config(selfplay=SelfPlayConfig(enabled=True))
+        policy = trainer_of(vector).policy
+        selfplay = SelfPlay(config, vector, policy, policy, torch.device("cpu"), ALONE)
+        selfplay.draw()
+        observations, rows = torch.randn(12, 2), np.arange(12)
+        with torch.no_grad():
+            found = selfplay.forward_eval(observations, policy.initial_state(12), rows)
+            agents = torch.from_numpy(rows % 3)
+            alone = policy.forward_eval(observations, policy.initial_state(12), agents=agents)
+        assert selfplay.is_frozen.any()
+        torch.testing.assert_close(found[0], alone[0])
+        torch.testing.assert_close(found[2], alone[2])
