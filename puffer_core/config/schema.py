@@ -70,7 +70,7 @@ class VecConfig:
     batch_size: CountOrAuto = "auto"
     """Environment objects per batch of a backend with workers; fewer than ``num_envs`` makes ``auto`` choose one."""
     num_threads: Annotated[int | Auto, Range(1, 256)] = "auto"
-    """Threads that step environments in C; ``auto`` is one per physical core."""
+    """Threads of environments in C and of learning; ``auto``: one a core. Only ``mlp`` has equal bits with any."""
     zero_copy: bool = True
     """Hand out contiguous blocks of workers without copying; off is fully asynchronous and needs workers."""
     strict: bool = False

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from puffer_core.console import Reporter
     from puffer_core.training.trainer import Trainer
 
+THREADS = "vec.num_threads"
+"""Threads add up gradients of some networks in another order: a run that gets another number is warned."""
 TOTAL, SPAN = "train.total_timesteps", "train.schedule_timesteps"
 SCHEDULES = ("refuse", "stretch", "keep")
 SESSION = "session.json"
@@ -34,10 +36,10 @@ MAY_CHANGE = (
     "keep_checkpoints",
     "train.checkpoint_seconds",
     "eval_episodes",
-    "vec.num_threads",
+    THREADS,
     "train.processes",
 )
-"""Keys that change nothing about what is learnt, so that a resumed run may be given other values for them."""
+"""Keys that a resumed run may be given other values for: they change at most the last bits, see `THREADS`."""
 
 
 def find_run(ref: str, env: str | EnvSpec, runs_dir: str | os.PathLike[str] | None) -> RunDirectory:
@@ -108,14 +110,23 @@ def resumed_config(env: str | EnvSpec, saved: Config, options: Mapping[str, str]
         if key == TOTAL:
             longer = _with_total(saved, after[key], schedule)
             config = with_value(with_value(resumed.config, TOTAL, after[key]), SPAN, longer.train.schedule_timesteps)
-            resumed = Resumed(config, longer, _warn_of_end(longer))
+            resumed = Resumed(config, longer, resumed.warnings + _warn_of_end(longer))
         elif key in MAY_CHANGE or key.partition(".")[0] in trackers:
             resumed = replace(resumed, config=with_value(resumed.config, key, after[key]))
+            if key == THREADS:
+                resumed = replace(resumed, warnings=resumed.warnings + _warn_of_threads(saved))
         else:
             msg = f"`{spell(key)} {asked[key]}` can't change in a resumed run: it was started with {before.get(key)}"
             allowed = ", ".join(map(spell, (*MAY_CHANGE, TOTAL)))
             raise OptionError(msg, hint=f"leave it out, or start a new run; only {allowed} may change")
     return resumed
+
+
+def _warn_of_threads(config: Config) -> tuple[str, ...]:
+    """Say that another number of threads may change bits; the built-in network for numbers has the same for any."""
+    if config.policy.name == "mlp":
+        return ()
+    return (f"another {spell(THREADS)}: a network other than `mlp` may go on with other last bits",)
 
 
 def _logger_sections() -> set[str]:

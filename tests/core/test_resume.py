@@ -353,3 +353,13 @@ def test_options_of_a_logger_may_change() -> None:
     assert resumed.config.options_of("wandb").project == "mine"
     again = resumed_config("gym/CartPole-v1", resumed.config, {"wandb.mode": "offline"})
     assert (again.config.options_of("wandb").project, again.config.options_of("wandb").mode) == ("mine", "offline")
+
+
+@pytest.mark.parametrize(("name", "count"), [("mlp", 0), ("cnn", 1), ("auto", 1)])
+def test_another_number_of_threads_is_a_warning_where_it_may_change_bits(name: str, count: int) -> None:
+    saved = configuration.load("gym/CartPole-v1", options={"policy.name": name, "vec.num_threads": "1"})
+    options = {"vec.num_threads": "2", "train.total_timesteps": "99999999"}
+    resumed = resumed_config("gym/CartPole-v1", saved, options, "stretch")
+    assert sum("may go on with other last bits" in warning for warning in resumed.warnings) == count
+    assert resumed.config.vec.num_threads == 2
+    assert not resumed_config("gym/CartPole-v1", saved, {"vec.num_threads": "1"}).warnings
