@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import select
 import time
 from collections.abc import Callable
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 HOLD_S = 0.15
 """A terminal tells when a key is typed, not when it is let go: for so long it counts as held."""
 POLL_S = 0.02
+REST_S = 0.05
+"""Seconds within which a terminal sends the rest of an escape sequence."""
+_CUT = re.compile(rb"\x1b([\[O][0-9;]*)?\Z")
 _ESCAPES = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 _CONTROLS = {10: "return", 13: "return", 9: "tab", 127: "backspace", 8: "backspace", 32: "space"}
 _END = 4
@@ -74,9 +78,19 @@ class TerminalScreen(TextScreen, PlayScreen):
             self._check()
             left = until - time.monotonic()
             if select.select([self._input], [], [], min(POLL_S, max(0.0, left)))[0]:
-                self._take(os.read(self._input, 1024))
+                self._take(self._read())
             if left <= 0:
                 return
+
+    def _read(self) -> bytes:
+        """Return what was typed; a sequence that is cut is waited for, else its first byte would be the key Esc."""
+        data = os.read(self._input, 1024)
+        while _CUT.search(data) and select.select([self._input], [], [], REST_S)[0]:
+            rest = os.read(self._input, 1024)
+            if not rest:
+                break
+            data += rest
+        return data
 
     def keys(self, *, is_waiting: bool = False) -> Keys:
         """Return what was typed since the last call; where the game goes on by itself, also what is held.

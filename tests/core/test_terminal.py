@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fakes_play import Steps
 
+from puffer_core import terminal
 from puffer_core.errors import RenderError
 from puffer_core.terminal import TerminalScreen, decode
 from puffer_core.vector import make
@@ -71,6 +72,20 @@ def test_keys_that_close(pair: Any, typed: bytes) -> None:
         os.write(master, typed)
         screen.wait(5)
         assert not screen.is_open
+
+
+@pytest.mark.parametrize("parts", [(b"\x1b", b"[A"), (b"w\x1b[", b"A"), (b"\x1b[1;", b"5A")])
+def test_an_arrow_that_comes_in_two_parts_does_not_close(
+    pair: Any, parts: tuple[bytes, bytes], monkeypatch: Any
+) -> None:
+    _, stdin = pair
+    left = list(parts)
+    with TerminalScreen(stdin, Output(), check=lambda: None) as screen:
+        monkeypatch.setattr(terminal.select, "select", lambda *_: ([0] if left else [], [], []))
+        monkeypatch.setattr(terminal.os, "read", lambda *_: left.pop(0))
+        screen.wait(0)
+        assert screen.is_open
+        assert "up" in screen.keys(is_waiting=True).down
 
 
 def test_states_and_what_is_said_are_written_over_each_other(pair: Any) -> None:
