@@ -12,6 +12,8 @@ from puffer_core.config import flatten
 from puffer_core.errors import PufferError
 from puffer_core.runs import EVENTS, LOCK, METRICS, RESULT, RunDirectory, list_runs
 
+CLOCK_S = 1.0
+"""Seconds by which the clocks of files and of processes may differ."""
 TAIL = 1 << 16
 """Bytes from the end of a file in which its last row is looked for."""
 ENDINGS = ("finished", "stopped", "interrupted", "failed")
@@ -90,9 +92,12 @@ def _status(path: Path) -> str:
 
 def _is_worked_on(path: Path) -> bool:
     """Whether the process that locked the run last is alive; the lock itself is left alone, others may want it."""
-    with suppress(OSError, ValueError):
-        os.kill(int((path / LOCK).read_text("utf-8")), 0)
-        return True
+    import psutil
+
+    lock = path / LOCK
+    with suppress(OSError, ValueError, psutil.Error):
+        process = psutil.Process(int(lock.read_text("utf-8")))
+        return bool(process.create_time() <= lock.stat().st_mtime + CLOCK_S)  # else the number is another process's now
     return False
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
+from puffer_core import run_list
 from puffer_core.cli.main import main
 from puffer_core.config import load
 from puffer_core.errors import OptionError, RunError, UnknownNameError
@@ -177,3 +179,11 @@ def test_sync_takes_the_options_of_its_logger_and_no_others(tmp_path: Path) -> N
         sync_run(run, "wandbb", {}, print)
     with pytest.raises(OptionError, match="unknown"):
         sync_run(run, "tensorboard", {"tensorboard.folder": "x"}, print)
+
+
+def test_a_number_that_belongs_to_a_younger_process_now_is_not_the_run(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text(str(os.getpid()))
+    assert run_list._is_worked_on(tmp_path)
+    began = psutil.Process().create_time()
+    os.utime(tmp_path / ".lock", (began - 60, began - 60))
+    assert not run_list._is_worked_on(tmp_path)
