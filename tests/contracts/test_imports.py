@@ -21,7 +21,10 @@ SOURCES = sorted(
 
 LIGHT = {"puffer_core", "puffer_core.errors", "puffer_core.specs", "puffer_core.hookspecs"}
 BELOW_RL = ("env", "native", "abi", "emulation", "vector")
-ABOVE_VECTOR = ("rl", "policies", "training", "evaluate", "runs", "console", "cli", "bench")
+ABOVE_VECTOR = (
+    *("rl", "policies", "training", "evaluate", "play", "matches", "trained", "actors", "bench", "launch"),
+    *("screens", "window", "terminal", "console", "cli", "export", "runs", "run_list", "loggers", "sync"),
+)
 BEHIND_VECTOR = ("env", "native", "abi", "emulation")
 
 

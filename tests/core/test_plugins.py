@@ -263,7 +263,7 @@ def test_ctrl_c_while_a_plugin_is_imported_is_passed_on(site: Site) -> None:
     site.plugin("toy", "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n[0] * 1000\n")
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
-        with pytest.raises(KeyboardInterrupt, match="^$"):
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
             site.manager().load()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:

@@ -109,8 +109,6 @@ def test_environments_in_partial_batches_are_restored(
     rest = train(Kept, options={"runs_dir": str(tmp_path)}, resume=first["run_dir"])
     assert "not restored" not in capsys.readouterr().err
     assert rest["steps"] == whole["steps"]
-    if (
-        "vec.zero_copy" not in batches
-    ):  # else sums are rounded in the order of who is ready first
+    if "vec.zero_copy" not in batches:  # else sums are rounded in the order of who is ready first
         a, b = (load_file(f"{result['checkpoint']}/model.safetensors") for result in (whole, rest))
         assert all(np.array_equal(a[name], b[name]) for name in a)
