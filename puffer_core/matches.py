@@ -61,7 +61,8 @@ def find(ref: str, env_name: str, config: Config, seed: int, runs_dir: str | Non
     checkpoint = runs.find_checkpoint(ref, env_name, runs_dir)
     run = run_of(checkpoint)
     if run is not None and run.env_name != env_name:
-        raise RunError(f"the run in `{run.path}` is one of {run.env_name}, not of {env_name}")
+        msg = f"the run in `{run.path}` is one of {run.env_name}, not of {env_name}"
+        raise RunError(msg, hint=f"take a run of {env_name}, or `{RANDOM}`")
     return Opponent(str(checkpoint.absolute()), load_agent(checkpoint, config, seed, 2), 0)
 
 

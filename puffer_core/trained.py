@@ -101,4 +101,5 @@ def require_spaces(agent: Agent, envs: Vector, name: str) -> None:
     )
     for what, trained, here in pairs:
         if trained != here:
-            raise RunError(f"{agent.path} was trained on {what} {trained}, {name} has {here}")
+            msg = f"{agent.path} was trained on {what} {trained}, {name} has {here}"
+            raise RunError(msg, hint="give the --env.* options it was trained with, or train a new run")

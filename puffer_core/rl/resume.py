@@ -127,7 +127,8 @@ def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Mea
     """Check everything that can be checked before anything is changed; return the metrics not yet reported."""
     state, wanted = content.state, trainer.config.train.optimizer
     if state["optimizer"]["name"] != wanted:
-        raise RunError(f"{path} was trained with {state['optimizer']['name']}, not with train.optimizer={wanted}")
+        msg = f"{path} was trained with {state['optimizer']['name']}, not with train.optimizer={wanted}"
+        raise RunError(msg, hint=f"train.optimizer={state['optimizer']['name']}, or start a new run")
     checkpoint.require_fit(trainer.policy, content.model, path)
     trainer.optimizer.require_fit(content.section("optimizer"))
     _require_length(trainer, state, path)

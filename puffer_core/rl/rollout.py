@@ -306,7 +306,8 @@ class Rollout:
         """
         own = self.carry()
         if own.keys() != arrays.keys() or any(own[name].shape != arrays[name].shape for name in own):
-            raise RunError("the rows of the checkpoint are not those of these environments")
+            hint = "go on with the number of environments, the horizon and the network that the run had"
+            raise RunError("the rows of the checkpoint are not those of these environments", hint=hint)
 
     def _flags(self) -> dict[str, NDArray[np.generic]]:
         names = ("rewards", "terminals", "truncations", "alive", "resets")

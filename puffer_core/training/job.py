@@ -181,7 +181,8 @@ def choose_trainer(job: Job, wanted: str) -> tuple[TrainerSpec, tuple[str, ...]]
         if reason is None:
             return spec, tuple(passed)
         passed.append(f"not trainer `{spec.name}`: {reason}")
-    raise OptionError(f"no trainer supports {job.env_name}: {'; '.join(passed)}")
+    msg = f"no trainer supports {job.env_name}: {'; '.join(passed)}"
+    raise OptionError(msg, hint="change what the reasons name; `puffer plugins` lists the trainers")
 
 
 def _require_support(spec: TrainerSpec, job: Job) -> None:
