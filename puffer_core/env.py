@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from puffer_core.buffers import aligned, check_buffer
 from puffer_core.errors import EnvError, OptionError, RenderError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -28,7 +29,6 @@ DECLARED = ("single_observation_space", "single_action_space", "num_agents")
 REQUIRED = ("observations", "actions", "rewards", "terminals", "truncations")
 OPTIONAL = ("masks", "final_observations", "action_mask", "log", "logged")
 BUFFERS = REQUIRED + OPTIONAL
-ALIGNMENT = 64
 _INT32 = np.iinfo(np.int32)
 _MUCH_MEMORY = 2**28
 """Bytes from which on the memory that is free is looked at before it is taken."""
@@ -285,7 +285,7 @@ def allocate(layout: Layout) -> dict[str, Array]:
         OptionError: If there is not as much memory; the text gives the bytes needed and the bytes available.
     """
     _require_memory(layout)
-    arrays = {name: _aligned(shape, np.dtype(dtype)) for name, (shape, dtype) in layout.items()}
+    arrays = {name: aligned(shape, np.dtype(dtype)) for name, (shape, dtype) in layout.items()}
     for name in ("masks", "action_mask"):
         if name in arrays:
             arrays[name].fill(1)
@@ -319,7 +319,7 @@ def take_buffers(layout: Layout, buf: Mapping[str, Array] | None, owner: str) ->
     arrays |= allocate({name: entry for name, entry in layout.items() if name not in buf})
     for name, array in buf.items():
         shape, dtype = layout[name]
-        _check_buffer(f"{owner}: buf[{name!r}]", array, shape, np.dtype(dtype))
+        check_buffer(f"{owner}: buf[{name!r}]", array, shape, np.dtype(dtype))
         arrays[name] = array
     for name in ("masks", "action_mask"):
         if name in buf:
@@ -386,29 +386,6 @@ def refuse_illegal(actions: Array, space: Space, owner: str, hint: str | None = 
     if rows.dtype == np.int32 and value in (_INT32.min, _INT32.max):
         msg += " (what was given may lie beyond 32 bits)"
     raise EnvError(msg, hint=hint)
-
-
-def _check_buffer(what: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if not isinstance(array, np.ndarray):
-        raise EnvError(f"{what} is no array but {type(array).__name__}")
-    if array.dtype != dtype:
-        raise EnvError(f"{what} has dtype {array.dtype}, not {dtype}")
-    if array.shape != shape:
-        raise EnvError(f"{what} has shape {array.shape}, not {shape}")
-    if not array.flags.c_contiguous:
-        raise EnvError(f"{what} is not contiguous: its strides are {array.strides}")
-    if not array.flags.writeable:
-        raise EnvError(f"{what} is not writable")
-    needed = min(4, dtype.itemsize)
-    if array.ctypes.data % needed:
-        raise EnvError(f"{what} is not aligned to {needed} bytes")
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    block = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
-    return block[start : start + size].view(dtype).reshape(shape)
 
 
 def _has_spaces(env: PufferEnv) -> bool:

@@ -77,8 +77,8 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
 def closest_names(name: str, names: Iterable[str], count: int) -> list[str]:
     """Return up to ``count`` of ``names`` that are close to ``name``, best first."""
-    folded = {_fold(candidate): candidate for candidate in sorted(names, reverse=True)}
-    return [folded[match] for match in get_close_matches(_fold(name), folded, n=count, cutoff=0.6)]
+    folded = {fold(candidate): candidate for candidate in sorted(names, reverse=True)}
+    return [folded[match] for match in get_close_matches(fold(name), folded, n=count, cutoff=0.6)]
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str | None:
@@ -87,7 +87,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str | None:
     return None if match is None else f"did you mean `{match}`?"
 
 
-def _fold(name: str) -> str:
+def fold(name: str) -> str:
+    """Return a name as it is compared: capitals and underscores make no difference."""
     return name.lower().replace("_", "-")
 
 

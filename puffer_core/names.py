@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from puffer_core.errors import fold
+
 _VERSION = re.compile(r"(?P<base>.+)[-_]v(?P<version>\d+)", re.IGNORECASE)
 
 
@@ -19,14 +21,10 @@ def resolve_spelling(name: str, names: Iterable[str]) -> str | None:
     names = list(names)
     if name in names:
         return name
-    typed = _fold(name)
-    spelled = [known for known in names if _fold(known) == typed]
+    typed = fold(name)
+    spelled = [known for known in names if fold(known) == typed]
     if not spelled:
         bases = [(*split_version(known), known) for known in names]
-        versions = [(version, known) for base, version, known in bases if version is not None and _fold(base) == typed]
+        versions = [(version, known) for base, version, known in bases if version is not None and fold(base) == typed]
         spelled = [known for _, known in sorted(versions)[-1:]]
     return spelled[0] if spelled else None
-
-
-def _fold(name: str) -> str:
-    return name.lower().replace("_", "-")

@@ -244,7 +244,7 @@ def find(ref: str, env: str | None = None, runs_dir: str | os.PathLike[str] | No
     Raises:
         RunError: If there is no such run, or more than one; the hint says what to do.
     """
-    root = Path(runs_dir if runs_dir is not None else os.environ.get("PUFFER_RUNS") or "runs")
+    root = root_of(runs_dir)
     folder = root / _folder(env) if env else root
     name = read_pointer(folder / LATEST) if ref == LATEST else ref
     for path in (folder / name,) if ref == LATEST else (Path(ref), root / ref, folder / ref):
@@ -264,6 +264,11 @@ def find(ref: str, env: str | None = None, runs_dir: str | os.PathLike[str] | No
         names = ", ".join(run.name for run in matches[:5])
         raise RunError(f"`{ref}` begins the ids of {len(matches)} runs: {names}", hint="type more of the id")
     raise _not_found(ref, env, root, known)
+
+
+def root_of(runs_dir: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of all runs: as given, else ``PUFFER_RUNS``, else ``runs``."""
+    return Path(runs_dir if runs_dir is not None else os.environ.get("PUFFER_RUNS") or "runs")
 
 
 def find_checkpoint(ref: str, env: str | None = None, runs_dir: str | os.PathLike[str] | None = None) -> Path:

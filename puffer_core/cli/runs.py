@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
@@ -82,9 +81,11 @@ def sync(context: click.Context, run: str, name: str, again: bool, runs_dir: str
 
 
 def _root(runs_dir: str | None) -> str:
+    from puffer_core.runs import root_of
+
     if runs_dir == "":
         raise OptionError("`--runs-dir` is empty", hint="give the folder of the runs")
-    return runs_dir or os.environ.get("PUFFER_RUNS") or "runs"
+    return str(root_of(runs_dir))
 
 
 def _as_table(rows: list[dict[str, Any]]) -> str:

@@ -26,7 +26,6 @@ ABSENT = {
     "native": "puffer-cuda",
     "protein": "puffer-protein",
     "rnn": "puffer-compat",
-    "selfplay": "puffer-cuda",
 }
 """Sections that a plugin of ours owns, for the hint when it is not installed."""
 

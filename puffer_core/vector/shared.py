@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from puffer_core.env import ALIGNMENT, Array, Layout
+from puffer_core.buffers import ALIGNMENT
+from puffer_core.env import Array, Layout
 from puffer_core.errors import OptionError
 
 _SHM = Path("/dev/shm")
