@@ -250,7 +250,7 @@ def test_what_check_raises_ends_the_evaluation_between_two_steps() -> None:
             raise KeyboardInterrupt
 
     with make(Endless, num_envs=2) as envs:
-        with pytest.raises(KeyboardInterrupt, match="^$"):
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
             play(cast(Script(), envs), envs, Play(2, 0), check=check)
         assert envs.members[0].env.time == 3
 
