@@ -1,6 +1,7 @@
 """One seed for a run: every generator is derived from it, and from nothing else.
 
-    environments   31 bits of the seed itself; instance k of a C environment mixes them with k
+    environments   31 bits of the seed itself; instance k of a C environment mixes them with k, environment k in Python
+                   is reset with seed + k, so that runs of neighbouring seeds see some of the same first episodes
     policy         initial weights
     actions        the noise that actions are drawn with
     replay         which rows a minibatch is made of
@@ -11,8 +12,8 @@
 The global generators of torch, numpy and Python, which only other people's environments and policies draw from, are
 seeded with it as well (`puffer_core.vector.generators`).
 
-A stream is numpy's `SeedSequence` of the seed, spawned with (stream, rank): streams are independent, neighbouring
-seeds as well, and a rank of a distributed run has its own, but for the weights, which all ranks share.
+A stream is numpy's `SeedSequence` of the seed, spawned with (stream, rank): streams are independent, those of
+neighbouring seeds as well, and a rank of a distributed run has its own, but for the weights, which all ranks share.
 """
 
 from __future__ import annotations
