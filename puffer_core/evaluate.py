@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +26,7 @@ from puffer_core.screens import FilmScreen, Screen, TextScreen, require_renderer
 from puffer_core.specs import EnvSpec
 from puffer_core.trained import config_for, environment_seed, load_agent, require_spaces, run_of
 from puffer_core.training.job import EnvLike, describe_job, locate, named
-from puffer_core.training.signals import Interrupted, StopSignals
+from puffer_core.training.signals import StopSignals
 
 if TYPE_CHECKING:
     from puffer_core.rl.agent import Agent
@@ -141,10 +140,10 @@ def evaluate(
             vector.open_vector(config, spec, name=name, num_envs=instances) as envs,
             OneThreadPerOperation(),
         ):
-            _raise_if(signals)
+            signals.raise_if_any()
             require_spaces(agent, envs, name)
             cast, counted = matches.cast(agent, opponent, envs, greedy, name)
-            check = partial(_raise_if, signals)
+            check = signals.raise_if_any
             if render == "none":
                 found, path = play(cast, envs, how, counted=counted, check=check), None
             else:
@@ -252,11 +251,6 @@ def assign(episodes: int, rows: int) -> npt.NDArray[np.int64]:
 
 def _no_answer(*_: object) -> None:
     """Say nothing from inside a signal handler: who called tells that it was stopped."""
-
-
-def _raise_if(signals: StopSignals) -> None:
-    if signals.number is not None:
-        raise Interrupted(signals.number, {})
 
 
 def _at_least_one(**values: int) -> int:

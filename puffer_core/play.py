@@ -33,7 +33,7 @@ from puffer_core.screens import PlayScreen, first_environment, missing_display, 
 from puffer_core.specs import EnvSpec
 from puffer_core.trained import config_for, environment_seed, load_agent, require_spaces
 from puffer_core.training.job import EnvLike, locate, named, with_value
-from puffer_core.training.signals import Interrupted, StopSignals
+from puffer_core.training.signals import StopSignals
 from puffer_core.vector.wrap.instances import EnvWrapper
 
 if TYPE_CHECKING:
@@ -137,12 +137,10 @@ def play(
         person = Person(envs, agent, key_map)
         cast = _others(envs, agent, checkpoint, config, seed)
         view = choose_view(render)
-        screen = opened.enter_context(open_screen(view, name, reporter.console.file, lambda: _raise_if(signals), fps))
+        screen = opened.enter_context(open_screen(view, name, reporter.console.file, signals.raise_if_any, fps))
         reporter.say(CONTROLS[view])
         try:
-            rows = play_on(
-                screen, envs, person, cast, environment_seed(seed), episodes, check=lambda: _raise_if(signals)
-            )
+            rows = play_on(screen, envs, person, cast, environment_seed(seed), episodes, check=signals.raise_if_any)
         except RenderError as error:
             if view == render:
                 raise
@@ -246,11 +244,6 @@ def _others(envs: Vector, agent: int, checkpoint: Path | None, config: Config, s
     trained = load_agent(checkpoint, config, seed)
     require_spaces(trained, envs, envs.name)
     return [AgentActor(trained, envs, rows=rows)]
-
-
-def _raise_if(signals: StopSignals) -> None:
-    if signals.number is not None:
-        raise Interrupted(signals.number, {})
 
 
 def _config(env: str | EnvSpec, checkpoint: Path | None, options: Mapping[str, str]) -> Config:

@@ -62,6 +62,11 @@ class StopSignals:
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._previous.clear()
 
+    def raise_if_any(self) -> None:
+        """Raise `Interrupted` if a signal came inside `held`."""
+        if self.number is not None:
+            raise Interrupted(self.number, {})
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Let the first signal only set `number`; whoever is inside looks at it."""
