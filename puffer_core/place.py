@@ -35,7 +35,7 @@ def place(variables: Mapping[str, str] = os.environ) -> Place:
     if any(name not in variables for name in PLACE):
         return Place()
     try:
-        found = Place(*(int(variables[name]) for name in PLACE[:3]), int(variables.get(HERE, 1)))
+        found = Place(*(int(variables.get(name, 1)) for name in (*PLACE[:3], HERE)))
     except ValueError as error:
         raise OptionError(f"{', '.join((*PLACE[:3], HERE))} must be integers: {error}") from None
     if not (0 <= found.rank < found.world_size and found.local_rank >= 0):
