@@ -67,7 +67,8 @@ class Soak:
             self._wait_for_checkpoint(process)
             process.terminate()
             code = process.wait(120)
-            assert code in (0, 143, -signal.SIGTERM), f"the last session ended with {code}: {self._log().read_text()[-2000:]}"
+            told = self._log().read_text()[-2000:]
+            assert code in (0, 143, -signal.SIGTERM), f"the last session ended with {code}: {told}"
         last, run = self._check(), self._run()
         found = [path for pattern in LEFTOVERS for path in run.path.rglob(pattern)]
         assert not found, f"left behind: {found}"
