@@ -116,8 +116,9 @@ def test_one_agent_has_nobody_to_meet(tmp_path: Path) -> None:
 
 def test_an_opponent_of_another_environment_is_refused(trained: dict[str, Any], tmp_path: Path) -> None:
     other = train(NUMBERS, options={**SMALL, "train.total_timesteps": "1536", "runs_dir": str(tmp_path)})
-    with pytest.raises(RunError, match="is one of fake/numbers, not of fake/duel"):
+    with pytest.raises(RunError, match="is one of fake/numbers, not of fake/duel") as caught:
         evaluate(DUEL, load=trained["run_dir"], versus=other["run_dir"], episodes=2)
+    assert caught.value.hint == "take a run of fake/duel, or `random`"
     moved = tmp_path / "moved"
     Path(other["checkpoint"]).rename(moved)
     with pytest.raises(RunError, match="was trained on actions Box"):
