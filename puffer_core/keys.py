@@ -8,9 +8,12 @@ says it.
 from __future__ import annotations
 
 import ctypes as ct
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from gymnasium.spaces import Discrete, Space
 
 from puffer_core.errors import OptionError
 
@@ -36,6 +39,17 @@ _CODES = {
     **{code: name for name, code in _CONTROLS.items()},
     10: "return",
 }
+
+
+def example(space: Space[Any]) -> str:
+    """Return a mapping that can be typed for an environment with these actions."""
+    if isinstance(space, Discrete):
+        choices = range(int(space.start), int(space.start) + int(space.n))
+        return ",".join(
+            f"{key}={choice}" for key, choice in zip(("left", "right", "up", "down"), choices, strict=False)
+        )
+    width = math.prod(space.shape or (1,))
+    return f"none={':'.join(['0'] * width)},right={':'.join(['1', *['0'] * (width - 1)])}"
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ class Person:
             return
         key_map = key_map or keyboard.find_map(env)
         if key_map is None:
-            hint = f'say what keys do: --keys "left=0,right=1,none=2"; the actions are {envs.single_action_space}'
+            example = keyboard.example(envs.single_action_space)
+            hint = f'say what keys do: --keys "{example}"; the actions are {envs.single_action_space}'
             raise OptionError(f"{envs.name} does not say what keys do", hint=hint)
         actions = key_map.translated(_writer(env, agent))
         self._choose = lambda keys: actions.action(keys.down)

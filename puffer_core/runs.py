@@ -66,6 +66,16 @@ class RunDirectory:
             raise RunError(msg, hint="choose another place with --runs-dir") from error
         return cls(path, env_name)
 
+    def discard(self) -> None:
+        """Remove a run that could not begin; ``latest`` points to the newest run before it again, if there is one."""
+        folder = self.path.parent
+        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            pointer = folder / LATEST
+            if pointer.read_text().strip() == self.path.name:
+                before = sorted(path.parent.name for path in folder.glob(f"*/{saved.NAME}"))
+                replace_text(pointer, f"{before[-1]}\n") if before else pointer.unlink()
+
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
         """Return the run in a directory.

@@ -119,13 +119,13 @@ def from_edits(edits: Mapping[str, Mapping[str, Any]], current: Layer, keys: Key
     return layer
 
 
-def read(keys: Keys, key: str, text: str, origin: Origin) -> Value:
-    """Return the value that ``text`` stands for.
+def read(keys: Keys, key: str, text: Any, origin: Origin) -> Value:
+    """Return the value that ``text`` stands for; Python callers may also give the value itself.
 
     Raises:
         OptionError: If there is no such key, or its value is illegal; the text names key, value and origin.
     """
-    return _checked(keys, key, text, origin, parse)
+    return _checked(keys, key, text, origin, parse if isinstance(text, str) else check)
 
 
 def _checked(keys: Keys, key: str, value: Any, origin: Origin, convert: Callable[[Any, Kind], Any]) -> Value:

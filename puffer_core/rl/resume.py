@@ -129,6 +129,10 @@ def _require_fit(trainer: PuffeRL, content: Checkpoint, path: Path) -> tuple[Mea
     if state["optimizer"]["name"] != wanted:
         msg = f"{path} was trained with {state['optimizer']['name']}, not with train.optimizer={wanted}"
         raise RunError(msg, hint=f"train.optimizer={state['optimizer']['name']}, or start a new run")
+    own, here = state["policy"].get("module"), module_name(checkpoint.plain(trainer.policy))
+    if own and own != here:
+        msg = f"{path} was trained with a policy of its own, the class `{own}`, not with {here or 'a built-in network'}"
+        raise RunError(msg, hint=f"go on from Python: puffer_core.train(env, resume=RUN, policy={own})")
     checkpoint.require_fit(trainer.policy, content.model, path)
     trainer.optimizer.require_fit(content.section("optimizer"))
     _require_length(trainer, state, path)

@@ -303,6 +303,8 @@ class _Command:
         except BaseException:
             if directory is not None:
                 directory.release()
+                if request.resume is None:
+                    directory.discard()
             trainer.close()
             raise
 

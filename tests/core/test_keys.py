@@ -9,7 +9,7 @@ import pytest
 from fakes_play import Keyed, Steps, Waiting
 
 from puffer_core.errors import OptionError
-from puffer_core.keys import KeyMap, Keys, KeysBlock, code_of, find_map, packed, parse
+from puffer_core.keys import KeyMap, Keys, KeysBlock, code_of, example, find_map, packed, parse
 
 
 def held(*names: str) -> frozenset[str]:
@@ -117,3 +117,16 @@ def test_codes_of_the_c_interface() -> None:
 def test_translated_actions() -> None:
     doubled = KeyMap({held("a"): 2, held(): 1}).translated(lambda action: action * 2)
     assert (doubled.action(held("a")), doubled.action(held())) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        (gymnasium.spaces.Discrete(2), "left=0,right=1"),
+        (gymnasium.spaces.Discrete(3, start=5), "left=5,right=6,up=7"),
+        (gymnasium.spaces.Box(-1, 1, (2,)), "none=0:0,right=1:0"),
+    ],
+)
+def test_the_example_of_a_mapping_is_one(space, text):
+    assert example(space) == text
+    parse(text)

@@ -436,3 +436,19 @@ def test_bench_train_measures_and_writes_nothing(tmp_path: Path) -> None:
     assert result["steps_per_second"] > 0
     assert sum(result["phases"].values()) > 0
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_whose_logger_is_unknown_leaves_no_trace(tmp_path: Path) -> None:
+    first = train(MATCH, options=small(tmp_path))
+    with pytest.raises(UnknownNameError, match="nosuch"):
+        train(MATCH, options=small(tmp_path, logger="nosuch"))
+    folder = Path(first["run_dir"]).parent
+    assert (folder / "latest").read_text().strip() == Path(first["run_dir"]).name
+    assert len(list(folder.glob("*/config.ini"))) == 1
+
+
+def test_options_from_python_may_be_values(tmp_path: Path) -> None:
+    result = train(MATCH, options=small(tmp_path) | {"train.total_timesteps": 1024, "train.anneal_lr": False})
+    assert result["steps_asked"] == 1024
+    with pytest.raises(OptionError, match=r"`train\.gamma` = `\[1\]` is not"):
+        train(MATCH, options=small(tmp_path) | {"train.gamma": [1]})
