@@ -106,7 +106,7 @@ def test_a_person_has_one_of_the_agents() -> None:
 def test_an_environment_that_says_nothing_needs_a_mapping() -> None:
     with make(Steps, num_envs=1) as envs, pytest.raises(OptionError, match="does not say what keys do") as caught:
         Person(envs, 0)
-    assert caught.value.hint == 'say what keys do: --keys "left=0,right=1,none=2"; the actions are Discrete(3)'
+    assert caught.value.hint == 'say what keys do: --keys "left=0,right=1,up=2"; the actions are Discrete(3)'
 
 
 @pytest.mark.parametrize(("text", "action"), [("x=2", "2"), ("x=0.5", "0.5"), ("x=1:1", r"\[1, 1\]")])
