@@ -201,7 +201,7 @@ def test_c02_every_spelling_of_true_is_true(text: str, tmp_path: Path) -> None:
     assert load(None, file=file).train.anneal_lr is True
 
 
-@pytest.mark.parametrize("text", ["2", "maybe", "fals", "", "None", "-1", "0.0"])
+@pytest.mark.parametrize("text", ["2", "maybe", "yess", "", "None", "-1", "0.0"])
 def test_c02_what_is_neither_true_nor_false_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match=r"train\.anneal.lr"):
         load(None, options=[f"--train.anneal-lr={text}"])
